@@ -1,0 +1,68 @@
+"""The chain of files that the notebooks make: whichever is missing is made from what precedes it.
+
+mnist_cnn.pt → mnist_cnn.onnx → mnist_cnn.mnn, mnist_cnn_fp16.mnn, mnist_cnn_w8.mnn, mnist_cnn_w4.mnn
+"""
+
+import shutil
+
+from .paths import ARTIFACTS, atomic_write, short
+
+
+def require(name, folder=ARTIFACTS):
+    """Path of the artifact `name` in `folder`: reused or made; prints which. Raises KeyError for an unknown name."""
+    if name not in _RECIPES:
+        raise KeyError(f"No recipe makes {name!r}; there are recipes for {', '.join(_RECIPES)}.")
+    path = folder / name
+    if path.exists():
+        print(f"{short(path)}: reused ({path.stat().st_size:,} bytes)")
+    else:
+        source, recipe = _RECIPES[name]
+        source = source and require(source, folder)
+        recipe(source, path)
+        print(f"{short(path)}: made from {short(source or _pretrained())} ({path.stat().st_size:,} bytes)")
+    return path
+
+
+def _pretrained():
+    from .model import PRETRAINED
+
+    return PRETRAINED
+
+
+def _copy_weights(_, path):
+    from .model import load_pretrained
+
+    load_pretrained()  # checks the file
+    with atomic_write(path) as temporary:
+        shutil.copyfile(_pretrained(), temporary)
+
+
+def _export(**settings):
+    def recipe(source, path):
+        from .model import load_weights
+        from .onnx_export import export_onnx
+
+        export_onnx(load_weights(source), path, **settings)
+
+    return recipe
+
+
+def _convert(**settings):
+    def recipe(source, path):
+        from .convert import convert_onnx
+
+        convert_onnx(source, path, **settings)
+
+    return recipe
+
+
+_RECIPES = {
+    "mnist_cnn.pt": (None, _copy_weights),
+    "mnist_cnn.onnx": ("mnist_cnn.pt", _export()),
+    "mnist_cnn_batch1.onnx": ("mnist_cnn.pt", _export(dynamic_batch=False)),
+    "mnist_cnn.mnn": ("mnist_cnn.onnx", _convert()),
+    "mnist_cnn_fp16.mnn": ("mnist_cnn.onnx", _convert(fp16=True)),
+    "mnist_cnn_w8.mnn": ("mnist_cnn.onnx", _convert(weight_bits=8)),
+    "mnist_cnn_w4.mnn": ("mnist_cnn.onnx", _convert(weight_bits=4, asymmetric=True)),
+}
+"""name: (what it is made from, the function that makes it from that)."""

@@ -1,0 +1,41 @@
+"""Where things are, and how a file is written so that nobody ever sees half of it."""
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+DATA = ROOT / "data"
+ARTIFACTS = Path(os.environ.get("MNN_COURSE_ARTIFACTS", ROOT / "artifacts")).resolve()
+
+
+def short(path):
+    """The path as the learner thinks of it: relative to the project where that is possible, with forward slashes."""
+    path = Path(path).resolve()
+    for base, prefix in ((ARTIFACTS, "artifacts"), (ROOT, "")):
+        if path.is_relative_to(base):
+            return (Path(prefix) / path.relative_to(base)).as_posix()
+    return path.as_posix()
+
+
+@contextmanager
+def atomic_write(path):
+    """Yield a temporary path beside `path`; rename it to `path` when the block ends well, delete it otherwise.
+
+    The folder is made when missing. An existing file at `path` stays untouched until the rename, and if the block
+    raises it stays for good.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".writing-") as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        os.replace(temporary, path)
+
+
+def write_text(path, text):
+    """Write `text` as UTF-8 to `path`, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,331 @@
+"""One way to ask four engines: `model(array) → array`, for PyTorch, ONNX Runtime, MNN's Module and MNN's Session.
+
+Every runner takes one array, or {input name: array}, and returns one array, or {output name: array} when the model has
+several outputs. Shapes and ranks are those of the ONNX model. What is given is checked first (ValueError); what is
+returned belongs to the caller: running again never changes it. NaN and infinity in the input are passed on to the
+engine. A runner is meant for one thread at a time.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .native import quietly
+from .paths import short
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and dtype of an input or output; shape and dtype are None where the model does not tell.
+
+    In the shape a str or None stands for a dynamic axis.
+    """
+
+    name: str
+    shape: tuple | None
+    dtype: np.dtype | None
+
+    def __str__(self):
+        shape = "?" if self.shape is None else ", ".join("?" if side is None else str(side) for side in self.shape)
+        return f"'{self.name}' [{shape}] {self.dtype}"
+
+
+class Runner:
+    """What the four runners share: `inputs` and `outputs` ({name: TensorSpec}), the checks, the packing of results."""
+
+    def __init__(self, label, inputs, outputs):
+        self.label = label
+        self.inputs = {spec.name: spec for spec in inputs}
+        self.outputs = {spec.name: spec for spec in outputs}
+
+    def __repr__(self):
+        inputs, outputs = (", ".join(map(str, specs.values())) for specs in (self.inputs, self.outputs))
+        return f"{self.label}: {inputs} → {outputs}"
+
+    def __call__(self, inputs):
+        arrays, sizes = self._checked(inputs)
+        results = self._run(arrays)
+        results = {name: self._as_in_onnx(name, results[name], sizes) for name in self.outputs}
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def _checked(self, inputs):
+        """{name: contiguous array of the right dtype and shape}, and the sizes the dynamic axes have in this call."""
+        if not isinstance(inputs, dict):
+            if len(self.inputs) != 1:
+                raise ValueError(
+                    f"{self.label} has {len(self.inputs)} inputs: give a dict with {', '.join(map(repr, self.inputs))}."
+                )
+            inputs = {next(iter(self.inputs)): inputs}
+        if set(inputs) != set(self.inputs):
+            found = sorted(map(str, inputs))
+            raise ValueError(f"{self.label} expects the inputs {sorted(self.inputs)}, found {found}.")
+        sizes = {}
+        return {name: self._checked_one(spec, inputs[name], sizes) for name, spec in self.inputs.items()}, sizes
+
+    def _checked_one(self, spec, given, sizes):
+        array = np.asarray(given)
+        found = f"{self.label} expects {spec}, found {array.dtype} {list(array.shape)}"
+        if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            raise ValueError(f"{found}. Convert it first: array.astype('{spec.dtype}').")
+        if spec.shape is not None and array.ndim != len(spec.shape):
+            missing = len(spec.shape) - array.ndim
+            hint = f" Add the missing axes in front: array[{'None, ' * (missing - 1)}None]." if missing > 0 else ""
+            raise ValueError(f"{found}.{hint}")
+        for axis, (side, size) in enumerate(zip(spec.shape or (), array.shape, strict=False)):
+            expected = side if isinstance(side, int) else sizes.setdefault(side, size) if side else size
+            if size == 0 or size != expected:
+                wanted = expected or "at least 1"
+                raise ValueError(f"{found}: axis {axis} must be {wanted}.{self._batch_hint(axis, side)}")
+        with np.errstate(over="ignore"):
+            cast = np.ascontiguousarray(array, dtype=spec.dtype).reshape(array.shape)
+        lost = np.isinf(cast) & ~np.isinf(array) if cast.dtype.kind == "f" else cast != array
+        if array.dtype != spec.dtype and lost.any():
+            raise ValueError(f"{found}: {array[lost][0]} does not fit into {spec.dtype}.")
+        return cast
+
+    @staticmethod
+    def _batch_hint(axis, side):
+        if axis == 0 and isinstance(side, int):
+            return " The model's batch is fixed: export a dynamic one (notebook 02), or call the model once per item."
+        return ""
+
+    def _as_in_onnx(self, name, array, sizes):
+        """The array in the shape and dtype that the ONNX model promises (MNN adds axes of length 1 at the end)."""
+        spec = self.outputs[name]
+        if spec.shape is not None and array.ndim != len(spec.shape):
+            extra = array.ndim - len(spec.shape)
+            if extra < 0 or any(side != 1 for side in array.shape[array.ndim - extra :]):
+                raise RuntimeError(f"{self.label}: output {spec} came back with shape {list(array.shape)}.")
+            array = array.reshape(array.shape[: array.ndim - extra])
+        for side, size in zip(spec.shape or (), array.shape, strict=False):
+            expected = side if isinstance(side, int) else sizes.get(side, size)
+            if size != expected:
+                raise RuntimeError(f"{self.label}: output {spec} came back with shape {list(array.shape)}.")
+        return array if spec.dtype in (None, array.dtype) else array.astype(spec.dtype)
+
+
+class TorchModel(Runner):
+    """A PyTorch module as a runner; inputs are named as the arguments of its forward().
+
+    Refuses to run a module in training mode: its answers would depend on chance and on the rest of the batch.
+    Several outputs (a tuple) are named output_0, output_1, …
+    """
+
+    def __init__(self, module):
+        import inspect
+
+        dtype = next((p.dtype for p in module.parameters()), None)
+        self._module = module
+        self._dtype = np.dtype(str(dtype or "torch.float32").removeprefix("torch."))
+        names = list(inspect.signature(module.forward).parameters)
+        super().__init__(f"TorchModel({type(module).__name__})", [TensorSpec(n, None, self._dtype) for n in names], [])
+
+    def __call__(self, inputs):
+        if self._module.training:
+            raise ValueError(f"{self.label} is in training mode: Dropout and BatchNorm are active. Call .eval() first.")
+        import torch
+
+        given = inputs if isinstance(inputs, dict) else {next(iter(self.inputs)): inputs}
+        if not set(given) <= set(self.inputs):
+            raise ValueError(f"{self.label} expects the inputs {sorted(self.inputs)}, found {sorted(map(str, given))}.")
+        arrays = {name: np.asarray(value) for name, value in given.items()}
+        with torch.inference_mode():
+            result = self._module(**{
+                name: torch.from_numpy(np.array(a, dtype=self._dtype if a.dtype.kind == "f" else a.dtype, order="C"))
+                for name, a in arrays.items()
+            })  # fmt: skip
+        if isinstance(result, torch.Tensor):
+            return result.numpy().copy()
+        return {f"output_{index}": tensor.numpy().copy() for index, tensor in enumerate(result)}
+
+
+class OrtModel(Runner):
+    """An ONNX file on ONNX Runtime's CPU provider, with `threads` threads inside an operator."""
+
+    def __init__(self, path, *, threads=1):
+        import onnxruntime
+
+        path = _existing(path, ".onnx file")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ValueError(f"ONNX Runtime cannot load {short(path)}: {error}") from error
+        specs = [
+            [TensorSpec(t.name, tuple(t.shape), _ort_dtype(t.type)) for t in tensors]
+            for tensors in (self._session.get_inputs(), self._session.get_outputs())
+        ]
+        super().__init__(f"OrtModel('{path.name}')", *specs)
+
+    def _run(self, arrays):
+        return dict(zip(self.outputs, self._session.run(list(self.outputs), arrays), strict=True))
+
+
+def _ort_dtype(name):
+    """'tensor(float)' → float32, and so on."""
+    inner = name.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({"float": "float32", "double": "float64"}.get(inner, inner))
+
+
+class MnnModule(Runner):
+    """An .mnn file through MNN's Module API, with `threads` threads.
+
+    Raises FileNotFoundError, ValueError when the file is no MNN model, RuntimeError when the engine gives up.
+    """
+
+    def __init__(self, path, *, threads=1):
+        path = _existing(path, ".mnn file")
+        inputs, outputs = read_signature(path)
+        super().__init__(f"MnnModule('{path.name}')", inputs, outputs)
+        with quietly():
+            import MNN.expr
+            import MNN.nn
+
+            self._expr = MNN.expr
+            self._runtime = _runtime_manager(threads)
+            self._module = MNN.nn.load_module_from_file(
+                str(path), list(self.inputs), list(self.outputs), runtime_manager=self._runtime
+            )
+
+    def _run(self, arrays):
+        expr = self._expr
+        variables = []
+        for array in arrays.values():
+            variable = expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _mnn_type(array.dtype)))
+            variable.write(_for_mnn(array))
+            variables.append(variable)
+        results = self._module.onForward(variables)  # forward() would crash where this returns an empty list
+        if len(results) != len(self.outputs):
+            raise RuntimeError(_gave_up(self.label, arrays))
+        # read() is a view into memory that the next run overwrites, hence the copy.
+        return {
+            name: (expr.convert(result, expr.NCHW) if result.data_format == expr.NC4HW4 else result).read().copy()
+            for name, result in zip(self.outputs, results, strict=True)
+        }
+
+
+def _runtime_manager(threads):
+    """MNN's CPU with `threads` threads. Without one a module starts 4, whatever its thread_num argument says."""
+    import MNN.nn
+
+    return MNN.nn.create_runtime_manager(({"backend": 0, "numThread": threads},))
+
+
+class MnnSession(Runner):
+    """An .mnn file through MNN's older API, Interpreter and Session, with `threads` threads. Raises as MnnModule."""
+
+    def __init__(self, path, *, threads=1):
+        path = _existing(path, ".mnn file")
+        inputs, outputs = read_signature(path)
+        super().__init__(f"MnnSession('{path.name}')", inputs, outputs)
+        with quietly():
+            import MNN
+
+            self._mnn = MNN
+            self._interpreter = MNN.Interpreter(str(path))  # owns the memory of every tensor below: keep it
+            self._session = self._interpreter.createSession({"numThread": threads})  # the key "thread" is ignored
+        self._tensors = self._interpreter.getSessionInputAll(self._session)
+        self._shapes = {name: tuple(tensor.getShape()) for name, tensor in self._tensors.items()}
+
+    def _run(self, arrays):
+        wanted = {name: array.shape for name, array in arrays.items()}
+        if wanted != self._shapes:
+            for name, shape in wanted.items():
+                self._interpreter.resizeTensor(self._tensors[name], shape)
+            self._interpreter.resizeSession(self._session)
+            self._shapes = wanted
+        for name, array in arrays.items():
+            # copyFrom(host tensor) converts the layout; fromNumpy() on a session's tensor writes nothing.
+            self._tensors[name].copyFrom(self._host(_for_mnn(array)))
+        if self._interpreter.runSession(self._session) != 0:
+            self._shapes = {}
+            raise RuntimeError(_gave_up(self.label, arrays))
+        return {name: self._fetch(self._interpreter.getSessionOutput(self._session, name)) for name in self.outputs}
+
+    def _host(self, array):
+        mnn = self._mnn
+        kind = {"float": mnn.Halide_Type_Float, "int": mnn.Halide_Type_Int, "uint8": mnn.Halide_Type_Uint8}
+        return mnn.Tensor(array.shape, kind[_mnn_type(array.dtype)], array, mnn.Tensor_DimensionType_Caffe)
+
+    def _fetch(self, tensor):
+        # getNumpyData() shows the engine's own layout; only its dtype is used here.
+        host = self._host(np.empty(tensor.getShape(), tensor.getNumpyData().dtype))
+        tensor.copyToHostTensor(host)
+        return host.getNumpyData().copy()
+
+
+def _gave_up(label, arrays):
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+    return (
+        f"{label} could not run on {shapes}: the engine rejects these shapes. If the batch is the cause, export the "
+        "model with a dynamic batch (notebook 02) and convert it again."
+    )
+
+
+def _existing(path, what):
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{short(path)} does not exist; expected an {what}. Make it first, or check the path.")
+    return path
+
+
+def _mnn_type(dtype):
+    """MNN computes in float32 and int32 (and stores uint8): the name of the type that takes this numpy dtype."""
+    return {"f": "float", "u": "uint8" if dtype == np.uint8 else "int"}.get(np.dtype(dtype).kind, "int")
+
+
+def _for_mnn(array):
+    """The array in the dtype that MNN stores it in. Raises ValueError when a 64-bit integer does not fit into 32."""
+    target = {"float": np.float32, "uint8": np.uint8, "int": np.int32}[_mnn_type(array.dtype)]
+    narrow = array.astype(target, copy=False)
+    if array.dtype.kind in "iu" and not np.array_equal(narrow, array):
+        raise ValueError(f"MNN computes with 32-bit integers; found {array[narrow != array][0]}.")
+    return narrow
+
+
+def read_signature(path):
+    """Inputs and outputs of an .mnn file, as two lists of TensorSpec.
+
+    Files that `convert_onnx` wrote carry the ONNX model's own names, shapes and dtypes. For others MNN tells the
+    names and the inputs' shapes; a leading 1 then counts as a dynamic batch, since MNN writes 1 for "any batch" too.
+    Raises ValueError when MNN cannot load the file.
+    """
+    with quietly():
+        import MNN.expr
+        import MNN.nn
+
+        try:
+            info = MNN.nn.load_module_from_file(str(path), [], [], runtime_manager=_runtime_manager(1)).get_info()
+        except Exception:
+            info = None
+    if info is None:
+        raise ValueError(
+            f"{short(path)} is not an MNN model: MNN rejects its content ({path.stat().st_size:,} bytes found). "
+            "Convert the ONNX file again (notebook 05)."
+        )
+    signature = _from_label(info["bizCode"])
+    if signature:
+        return signature
+    inputs = []
+    for name, variable in zip(info["inputNames"], info["inputs"], strict=True):
+        shape = tuple(side if side > 0 else None for side in variable.shape)
+        shape = ("batch", *shape[1:]) if shape[:1] == (1,) else shape
+        inputs.append(TensorSpec(name, shape, np.dtype("int32" if variable.dtype == MNN.expr.int else "float32")))
+    return inputs, [TensorSpec(name, None, None) for name in info["outputNames"]]
+
+
+def _from_label(label):
+    try:
+        found = json.loads(label)
+        return [
+            [TensorSpec(name, None if t["shape"] is None else tuple(t["shape"]), np.dtype(t["dtype"]))
+             for name, t in found[side].items()]
+            for side in ("inputs", "outputs")
+        ]  # fmt: skip
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None  # somebody else's label
