@@ -1,0 +1,49 @@
+"""`test`: every test there is, and a list of what was left out."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from helpers import paths
+
+SLOW = ("notebooks", "browser")
+
+
+class LeftOut:
+    """A pytest plugin: before pytest's last line it says which tests did not run, and why."""
+
+    def __init__(self):
+        self.reasons = Counter()
+
+    def pytest_deselected(self, items):
+        for item in items:
+            marks = [mark for mark in SLOW if item.get_closest_marker(mark)]
+            self.reasons[f"marked {marks[0]}" if marks else "not selected on the command line"] += 1
+
+    def pytest_runtest_logreport(self, report):
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._skipped(report)
+
+    def pytest_collectreport(self, report):
+        if report.skipped:
+            self._skipped(report)
+
+    def _skipped(self, report):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        self.reasons[reason.removeprefix("Skipped: ")] += 1
+
+    def pytest_terminal_summary(self, terminalreporter):
+        if self.reasons:
+            terminalreporter.section("left out")
+            for reason, count in sorted(self.reasons.items()):
+                terminalreporter.write_line(f"{count} {'test' if count == 1 else 'tests'}: {reason}")
+        else:
+            terminalreporter.write_line("Nothing was left out.")
+
+
+def main(options, rest):
+    """Run pytest on tests/ in this process; returns its exit code."""
+    os.chdir(paths.ROOT)
+    selection = ["-m", " and ".join(f"not {mark}" for mark in SLOW)] if options.fast else []
+    return int(pytest.main([*selection, *rest], plugins=[LeftOut()]))
