@@ -53,24 +53,31 @@ def write_page(execution, folder=None):
     for cell in nb.cells:
         if cell.cell_type == "markdown":
             cell.source = _rebase(cell.source, execution.path.parent, folder)
+    return _export(nb, execution.path, folder)
+
+
+def _export(nb, path, folder):
+    """Write the notebook `nb`, whose file is `path`, as a page in `folder`; returns the page's path."""
     exporter = HTMLExporter(
         extra_loaders=[DictLoader({"page.html.j2": TEMPLATE})], template_file="page.html.j2", embed_images=True
     )
-    title = {"metadata": {"name": execution.path.stem, "path": str(execution.path.parent)}}
-    page, _ = exporter.from_notebook_node(nb, resources=title)
-    target = folder / f"{execution.path.stem}.html"
-    paths.write_text(target, page)
-    return target
+    page, _ = exporter.from_notebook_node(nb, resources={"metadata": {"name": path.stem, "path": str(path.parent)}})
+    paths.write_text(folder / f"{path.stem}.html", page)
+    return folder / f"{path.stem}.html"
 
 
 def write_index(executions, folder=None):
-    """Write `folder`/index.html, a table of what was executed, and the solutions that the pages link to."""
+    """Write `folder`/index.html, a table of what was executed, and what the pages link to: solutions, glossary."""
     folder = folder or paths.ARTIFACTS / "html"
     rows = "\n".join(_row(execution) for execution in executions)
     paths.write_text(folder / "index.html", INDEX.format(rows=rows))
-    for solutions in {execution.path.parent / "solutions" for execution in executions}:
+    for source in {execution.path.parent for execution in executions}:
+        solutions, glossary = source / "solutions", source / "glossary.md"
         if solutions.is_dir():
             shutil.copytree(solutions, folder / "solutions", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+        if glossary.exists():
+            cell = nbformat.v4.new_markdown_cell(glossary.read_text(encoding="utf-8"))
+            _export(nbformat.v4.new_notebook(cells=[cell]), glossary, folder)
     return folder / "index.html"
 
 
@@ -86,7 +93,7 @@ def _row(execution):
 
 
 def _rebase(markdown, source, target):
-    """Links to other notebooks lead to their pages; those into the project still lead there from `target`."""
+    """Links to other notebooks and the glossary lead to their pages; those into the project still lead there from `target`."""
     up = os.path.relpath(source.parent, target).replace(os.sep, "/")
-    markdown = re.sub(r"(\]\((?:\./)?[\w-]+)\.ipynb(#[^)\s]*)?\)", r"\1.html\2)", markdown)
+    markdown = re.sub(r"(\]\((?:\./)?[\w-]+)\.(?:ipynb|md)(#[^)\s]*)?\)", r"\1.html\2)", markdown)
     return re.sub(r"\]\(\.\./", rf"]({up}/", markdown)

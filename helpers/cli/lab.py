@@ -19,8 +19,13 @@ CONFIGURATION = {
         "extension_manager": "readonly",  # the other one asks the package index for extensions
     },
 }
-# Without these JupyterLab asks at its first start whether it may fetch news.
-SETTINGS = {"fetchNews": "false", "checkForUpdates": False}
+# What JupyterLab remembers of a user's choices; written where the user has made none yet.
+SETTINGS = {
+    # Otherwise it asks at its first start whether it may fetch news.
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    # The notebooks link to the glossary: to read, not to edit.
+    "docmanager-extension/plugin": {"defaultViewers": {"markdown": "Markdown Preview"}},
+}
 
 
 def main(_options, rest):
@@ -28,9 +33,10 @@ def main(_options, rest):
     kernel.use_this_python()
     folder = kernel.private_folder() / "config"
     paths.write_text(folder / "jupyter_server_config.json", json.dumps(CONFIGURATION, indent=2))
-    settings = folder / "lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
-    if not settings.exists():
-        paths.write_text(settings, json.dumps(SETTINGS))
+    for name, choice in SETTINGS.items():
+        settings = folder / "lab/user-settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+        if not settings.exists():
+            paths.write_text(settings, json.dumps(choice))
     os.environ["JUPYTER_CONFIG_DIR"] = str(folder)
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={paths.NOTEBOOKS}"]
     first = next(iter(sorted(paths.NOTEBOOKS.glob("*.ipynb"))), None)

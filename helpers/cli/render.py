@@ -36,7 +36,11 @@ def render(path):
     for problem in problems:
         print(f"{path.stem}: {problem}")
     if not problems:
-        print(f"{path.stem}: saved, {execution.seconds:.1f} s, {hygiene.record(path)} compared cells")
+        stated = hygiene.stated_seconds(execution.nb)
+        print(
+            f"{path.stem}: saved, took {execution.seconds:.1f} s and states about {stated} s, "
+            f"{hygiene.record(path)} compared cells"
+        )
     return not problems
 
 

@@ -117,8 +117,9 @@ def test_lab_asks_nobody_for_news_updates_or_extensions(server):
     assert json.loads(ask(server, "/lab/api/update")[1])["notification"] is None
     manager = settings["extensionManager"]
     assert (manager["name"], manager["can_install"]) == ("read-only", False)
-    asked = json.loads(ask(server, "/lab/api/settings/@jupyterlab/apputils-extension:notification")[1])
-    assert json.loads(asked["raw"]) == lab.SETTINGS
+    for name, choice in lab.SETTINGS.items():
+        asked = json.loads(ask(server, f"/lab/api/settings/@jupyterlab/{name.replace('/', ':')}")[1])
+        assert json.loads(asked["raw"]) == choice
 
 
 def test_interface_and_widgets_come_from_the_server_itself(server):

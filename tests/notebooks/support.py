@@ -250,7 +250,8 @@ def judge_report(report, run, cells, stated):
         yield f"It ran in about 0 s ({seconds:.2f} s): nothing was computed."
     if stated is None:
         yield "It does not state its time."
-    elif passed == cells and not stated / 3 - 10 / 3 <= seconds <= 3 * stated:
+    elif passed == cells and not stated / 10 - 10 <= seconds <= 10 * stated:
+        # A machine may be slow or busy today; ten times is no longer the machine. `render` is stricter with authors.
         yield f"It took {seconds:.1f} s and states about {stated} s."
 
 
