@@ -29,11 +29,18 @@ class ConversionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Op:
-    """One operator of a .mnn file; activation is "relu" or "relu6" where one was fused into it, else ""."""
+    """One operator of a .mnn file.
+
+    activation: "relu" or "relu6" where one was fused into it, else "". inputs, outputs: names of tensors. layout: the
+    memory order that an Input declares ("NCHW") or a ConvertTensor changes ("NCHW→NC4HW4"), else "".
+    """
 
     type: str
     name: str
     activation: str = ""
+    inputs: tuple = ()
+    outputs: tuple = ()
+    layout: str = ""
 
     def __str__(self):
         return f"{self.type}+{self.activation}" if self.activation else self.type
@@ -146,6 +153,9 @@ def _settings(fp16, weight_bits, weight_block, asymmetric, optimize_level, optio
         raise ValueError(f"weight_block must be a positive number of elements; found {weight_block!r}.")
     if optimize_level not in (0, 1, 2):
         raise ValueError(f"optimize_level must be 0, 1 or 2; found {optimize_level!r}.")
+    bare = [option for option in options if option in ("--keepInputFormat", "--weightQuantAsymmetric")]
+    if bare:
+        raise ValueError(f"{bare[0]} without a value means its opposite to the converter: write {bare[0]}=1 or =0.")
     settings = [f"--optimizeLevel={optimize_level}"]
     if fp16:
         settings.append("--fp16")
@@ -222,13 +232,22 @@ def _list_ops(mnn_path):
         _tools.mnnconvert(["MNNConvert", "-f", "MNN", "--modelFile", str(mnn_path), "--JsonFile", str(dump)])
         # The dump writes NaN and infinity as C does; JSON has no word for them.
         text = re.sub(r"([\[,:]\s*)-?(?:nan|inf)(?=\s*[,\]}])", r"\1NaN", dump.read_text(encoding="utf-8"))
-        return [_op(entry) for entry in json.loads(text).get("oplists", [])]
+        net = json.loads(text)
+        return [_op(entry, net.get("tensorName", [])) for entry in net.get("oplists", [])]
 
 
-def _op(entry):
-    common = (entry.get("main") or {}).get("common") or {}
+def _op(entry, tensors):
+    details = entry.get("main") or {}
+    common = details.get("common") or {}
     activation = next((name for name in ("relu6", "relu") if common.get(name)), "")
-    return Op(entry["type"], entry["name"], activation)
+    inputs, outputs = (
+        tuple(tensors[index] for index in entry.get(key) or ()) for key in ("inputIndexes", "outputIndexes")
+    )
+    layout = {
+        "Input": details.get("dformat", ""),
+        "ConvertTensor": f"{details.get('source', '?')}→{details.get('dest', '?')}",
+    }.get(entry["type"], "")
+    return Op(entry["type"], entry["name"], activation, inputs, outputs, layout)
 
 
 def _ending(error, timeout):
@@ -253,6 +272,13 @@ def _problem(log, model, ops):
     ignored = re.findall(r"Not support option: (.*)", log)
     if ignored:
         return f"the converter does not know the option {', '.join(ignored)} and ignored it. See its --help."
+    unblocked = re.findall(r"weightQuantBlock=(\d+), inputChannel=(\d+): don't use block-quant", log)
+    if unblocked and len(unblocked) >= sum(op.type == "Convolution" for op in ops or ()):
+        channels = ", ".join(dict.fromkeys(channel for _, channel in unblocked))
+        return (
+            f"the converter ignored the block size {unblocked[0][0]} in every layer: it does not fit their input "
+            f"channels ({channels}). Choose one that divides the largest of them, or leave weight_block out."
+        )
     if "Converted Success!" not in log or ops is None:
         return "the converter wrote no model."
     if re.search(r"Can't open file|Reshape error|Compute Shape Error|should be Constant", log):

@@ -82,10 +82,10 @@ def export_onnx(
 ):  # fmt: skip
     """Export `module` in evaluation mode to `path`, check the file, and return its `OnnxSummary`.
 
-    example: tensor or tuple of tensors the module is traced with; default the course's [2, 1, 28, 28] (with a dynamic
-    batch an example batch of 1 would be taken for a constant). dynamic_batch: axis 0 of every input becomes the
-    symbol `batch`; otherwise the batch is the example's, by default 1. opset: None is the exporter's default.
-    dynamo: the torch.export-based exporter, or (False) the older TorchScript one. external_data: weights in
+    example: tensor or tuple of tensors the module is traced with; default zeros [2, 1, 28, 28], or [1, 1, 28, 28] for a
+    fixed batch. dynamic_batch: axis 0 of every input becomes the symbol `batch`; otherwise the batch is the example's.
+    opset: None is the exporter's default. dynamo: the torch.export-based exporter, or (False) the older TorchScript
+    one. external_data: weights in
     `<path>.data` beside the file. The module's training flag is put back. Whatever the exporter raises passes
     through, and an older file at `path` is then untouched.
     """

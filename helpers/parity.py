@@ -99,7 +99,8 @@ def verify(onnx_path, mnn_path, inputs=None, *, atol=1e-4, rtol=1e-3, timeout=30
 
     inputs: an array or {name: array}; without them, seeded normal noise (0 and 1 for integers) with the batch sizes 1
     and, where the batch is dynamic, 3. Either way a second set of inputs is run as well: a pair of models whose
-    outputs never react to their inputs computed nothing, and agreement between them proves nothing.
+    outputs never react to their inputs computed nothing, and agreement between them proves nothing (a classifier that
+    returns the class alone may answer all noise alike: pass inputs with different answers).
 
     Returns a `Verdict`; a crash, an error or a time-out in a child is a verdict that is not ok, with its reason.
     Raises FileNotFoundError when a file is missing, ValueError when inputs cannot be made up (a dynamic axis other
@@ -126,7 +127,7 @@ def verify(onnx_path, mnn_path, inputs=None, *, atol=1e-4, rtol=1e-3, timeout=30
                for name in reference[0]}  # fmt: skip
     deaf = [name for name in outputs if _never_reacts([c[name] for c in candidate])]
     if len(deaf) == len(outputs):
-        return Verdict(outputs, f"(computed nothing): {', '.join(deaf)} stays the same whatever the input")
+        return Verdict(outputs, f"(computed nothing): {', '.join(deaf)} stays the same for different inputs")
     return Verdict(outputs)
 
 

@@ -93,7 +93,7 @@ def _row(execution):
 
 
 def _rebase(markdown, source, target):
-    """Links to other notebooks and the glossary lead to their pages; those into the project still lead there from `target`."""
+    """Links to notebooks and the glossary lead to their pages; those into the project lead there from `target`."""
     up = os.path.relpath(source.parent, target).replace(os.sep, "/")
     markdown = re.sub(r"(\]\((?:\./)?[\w-]+)\.(?:ipynb|md)(#[^)\s]*)?\)", r"\1.html\2)", markdown)
     return re.sub(r"\]\(\.\./", rf"]({up}/", markdown)

@@ -77,6 +77,7 @@ def test_asymmetric_and_blocks_cost_the_bytes_of_their_scales(course, tmp_path):
         ({"weight_bits": 8, "fp16": True}, "not both"),
         ({"weight_bits": 8, "weight_block": 0}, "positive number"),
         ({"optimize_level": 3}, "0, 1 or 2; found 3"),
+        ({"options": ["--keepInputFormat"]}, "means its opposite.*--keepInputFormat=1 or =0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_runs(tiny, tmp_path, settings, words):
@@ -145,6 +146,11 @@ def test_an_unsupported_operator_is_named_with_its_node(tmp_path):
 
 def test_an_ignored_option_is_an_error(tiny, tmp_path):
     refused(tiny[0], tmp_path / "out" / "m.mnn", "not know the option inputImageSize", options=["--inputImageSize=1"])
+
+
+def test_a_block_size_that_was_ignored_in_every_layer_is_an_error(tiny, tmp_path):
+    settings = {"weight_bits": 4, "weight_block": 32}
+    refused(tiny[0], tmp_path / "out" / "m.mnn", r"ignored the block size 32 in every layer.*\(2\)", **settings)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are a POSIX matter")
