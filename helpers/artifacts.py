@@ -9,18 +9,28 @@ from .paths import ARTIFACTS, atomic_write, short
 
 
 def require(name, folder=ARTIFACTS):
-    """Path of the artifact `name` in `folder`: reused or made; prints which. Raises KeyError for an unknown name."""
+    """Path of the artifact `name` in `folder`: reused, or made when missing or outdated; prints which. Raises KeyError for an unknown name."""
     if name not in _RECIPES:
         raise KeyError(f"No recipe makes {name!r}; there are recipes for {', '.join(_RECIPES)}.")
     path = folder / name
-    if path.exists():
+    if _up_to_date(name, folder):
         print(f"{short(path)}: reused ({path.stat().st_size:,} bytes)")
-    else:
-        source, recipe = _RECIPES[name]
-        source = source and require(source, folder)
-        recipe(source, path)
-        print(f"{short(path)}: made from {short(source or _pretrained())} ({path.stat().st_size:,} bytes)")
+        return path
+    why = "made again, since what it was made from is newer," if path.exists() else "made"
+    source, recipe = _RECIPES[name]
+    source = source and require(source, folder)
+    recipe(source, path)
+    print(f"{short(path)}: {why} from {short(source or _pretrained())} ({path.stat().st_size:,} bytes)")
     return path
+
+
+def _up_to_date(name, folder):
+    """Whether the file is there and, as far as they are there too, none of those it was made from is newer."""
+    path = folder / name
+    source = _RECIPES[name][0]
+    if source is None or not (folder / source).exists():
+        return path.exists()
+    return path.exists() and (folder / source).stat().st_mtime <= path.stat().st_mtime and _up_to_date(source, folder)
 
 
 def _pretrained():

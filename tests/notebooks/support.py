@@ -135,7 +135,8 @@ def guarded(command, copy, *, timeout):
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(HERE / "guard"), str(copy), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-    environment |= {"COURSE_GUARD_LOG": str(log), "COURSE_RUN": mark}
+    # OpenMP's threads sleep while they wait, as under `run`: on a busy machine, spinning ones cost minutes.
+    environment |= {"COURSE_GUARD_LOG": str(log), "COURSE_RUN": mark, "OMP_WAIT_POLICY": "passive"}
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         environment[name] = str(scratch / name.lower())
     with output.open("wb") as sink:  # a file: a pipe would stay open as long as a left-over process lives
