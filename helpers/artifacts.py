@@ -9,7 +9,10 @@ from .paths import ARTIFACTS, atomic_write, short
 
 
 def require(name, folder=ARTIFACTS):
-    """Path of the artifact `name` in `folder`: reused, or made when missing or outdated; prints which. Raises KeyError for an unknown name."""
+    """Path of the artifact `name` in `folder`: reused, or made when missing or outdated, and says which.
+
+    Raises KeyError for an unknown name.
+    """
     if name not in _RECIPES:
         raise KeyError(f"No recipe makes {name!r}; there are recipes for {', '.join(_RECIPES)}.")
     path = folder / name

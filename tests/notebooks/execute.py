@@ -26,8 +26,9 @@ def main(source, target):
     nb = nbformat.read(source, as_version=4)
     kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisEnvironment())
     client = NotebookClient(
-        nb, km=kernel, timeout=900, resources={"metadata": {"path": str(Path(source).resolve().parent)}}
-    )
+        nb, km=kernel, timeout=900, resources={"metadata": {"path": str(Path(source).resolve().parent)}},
+        coalesce_streams=True,  # on a busy machine a print() arrives in two messages, its line break in the second
+    )  # fmt: skip
     try:
         client.execute()
     except (CellExecutionError, DeadKernelError) as error:
