@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, bare_environment, call, command, write_project
+from tiny_project import ROOT, bare_environment, call, command, write_project
 
 from helpers.cli import CommandError, bootstrap
 from helpers.cli.pip_log import reason

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, call, command
+from tiny_project import ROOT, call, command
 
 from helpers.__main__ import parse
 

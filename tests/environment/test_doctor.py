@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from conftest import call
+from tiny_project import call
 
 from helpers.cli import bootstrap, doctor
 

@@ -10,7 +10,7 @@ from importlib.metadata import distribution
 
 import pytest
 import yaml
-from conftest import ROOT
+from tiny_project import ROOT
 
 from helpers.cli import bootstrap
 

@@ -3,8 +3,8 @@ import os
 import numpy as np
 import onnx
 import pytest
-from conftest import save_onnx
 from onnx.external_data_helper import convert_model_to_external_data
+from tiny_onnx import save_onnx
 
 from helpers.convert import ConversionError, convert_onnx, graph_ops
 from helpers.runtime import MnnModule

@@ -3,7 +3,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from conftest import save_onnx
+from tiny_onnx import save_onnx
 from torch import nn
 
 from helpers.model import MnistCNN, predict_logits

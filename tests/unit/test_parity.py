@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import save_onnx
+from tiny_onnx import save_onnx
 
 from helpers import native
 from helpers.convert import convert_onnx

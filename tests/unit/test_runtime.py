@@ -3,7 +3,7 @@ import gc
 import numpy as np
 import pytest
 import torch
-from conftest import convolve, save_onnx
+from tiny_onnx import convolve, save_onnx
 from torch import nn
 
 from helpers import data
