@@ -1,0 +1,3 @@
+#include "MNN/MNNDefine.h"
+
+int standin_engine(void) { return MNN_VERSION_MAJOR; }
