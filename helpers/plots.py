@@ -315,6 +315,42 @@ def _box(axes, left, top, height, text, color):
     axes.text(left + 0.5, top + height / 2, text, ha="center", va="center", fontsize=9)
 
 
+def flow(steps, kinds, title, marked=()):
+    """A chain of boxes from top to bottom, what each one is about at its right.
+
+    steps: list of (name, kind, text); a second line of the text, after a newline, is set small. kinds: {kind: meaning},
+    the legend, at most six. marked: names of steps that get a thick frame and a star. Raises ValueError for a kind
+    without meaning.
+    """
+    fig, axes = _axes(title, "what is done", "step", (9.2, 0.62 * len(steps) + 1.0))
+    colors = dict(zip(kinds, (SKY, YELLOW, ORANGE, PURPLE, GREEN, "#DDDDDD"), strict=False))
+    for row, (name, kind, text) in enumerate(steps):
+        if kind not in kinds:
+            raise ValueError(f"flow() knows the kinds {list(kinds)}; found {kind!r} in step {name!r}.")
+        thick = 2.4 if name in marked else 0.8
+        box = matplotlib.patches.Rectangle(
+            (0, row + 0.16), 1, 0.68, facecolor=colors[kind], edgecolor=BLACK, linewidth=thick
+        )
+        axes.add_patch(box)
+        axes.text(0.5, row + 0.5, f"{name} *" if name in marked else name, ha="center", va="center", fontsize=10)
+        head, _, small = text.partition("\n")
+        axes.text(1.1, row + (0.34 if small else 0.5), head, va="center", fontsize=9)
+        axes.text(1.1, row + 0.68, small, va="center", fontsize=7.5, color=GREY, family="monospace")
+        if row:
+            axes.annotate("", (0.5, row + 0.16), (0.5, row - 0.16), arrowprops={"arrowstyle": "-|>", "color": GREY})
+    axes.legend(
+        handles=[matplotlib.patches.Patch(facecolor=colors[kind], edgecolor=BLACK, label=kinds[kind])
+                 for kind in kinds if any(step[1] == kind for step in steps)],
+        loc="upper left", bbox_to_anchor=(0, -0.06), ncols=3,
+    )  # fmt: skip
+    axes.set(xlim=(-0.05, 7.6), ylim=(len(steps), 0), xticks=[])
+    axes.set_yticks(np.arange(len(steps)) + 0.5, range(1, len(steps) + 1))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    return fig
+
+
 def sizes_and_accuracy(rows, title="Size of the file and accuracy"):
     """rows: list of (name, bytes, accuracy in 0..1 or None). Bars in kB (1,000 bytes)."""
     fig, axes = _axes(title, "size of the file (kB, 1,000 bytes)", "variant", (6.8, 0.5 * len(rows) + 1.0))
@@ -498,6 +534,9 @@ def channels(maps, title, label="value", symmetric=False, columns=None):
     symmetric: orange below zero, purple above, white at zero; otherwise black is the smallest value and white the
     largest. label: what the values are, beside the scale.
     """
+    maps = np.asarray(maps)
+    if maps.ndim == 3 and maps.shape[2] < 12:  # else the gaps would be as wide as the pixels
+        maps = maps.repeat(-(-12 // maps.shape[2]), axis=1).repeat(-(-12 // maps.shape[2]), axis=2)
     sheet = tiles(maps, columns)
     shape = sheet.shape[0] / sheet.shape[1]
     fig = Figure(figsize=(7, min(6, max(1.4, 5.9 * shape + 0.5))))

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from helpers import cpu
 from helpers.cli import bootstrap
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,8 +156,9 @@ def check_imports(python, root, remedy, modules=IMPORTS):
 
 def check_machine(root):
     yield result("system", True, platform.platform())
-    model, features = cpu()
-    yield result("processor", True, f"{model}; {' '.join(features) or 'no features known'}")
+    processor = cpu.describe()
+    has = [name for name, there in processor.features.items() if there]
+    yield result("processor", True, f"{processor.model}; {', '.join(has) or 'no features known'}")
     yield result("processor cores", True, f"{usable_cores()} usable of {os.cpu_count()}")
     memory = memory_bytes()
     if memory:
@@ -168,41 +170,6 @@ def check_machine(root):
         shared = shutil.disk_usage("/dev/shm").free / 1e6
         remedy = "In a container, start it with more shared memory (docker run --shm-size=256m)"
         yield result("shared memory", shared >= 32, f"{shared:.0f} MB free", remedy)
-
-
-# What decides how fast MNN's kernels are, as Linux (x86, then ARM) and macOS spell it.
-FEATURES = (
-    *("sse4_1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8"),
-    *("asimd", "neon", "fphp", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme"),
-    *("sse4.1", "avx1.0", "FEAT_FP16", "FEAT_DotProd", "FEAT_I8MM", "FEAT_BF16", "FEAT_SME"),
-)
-
-
-def cpu():
-    """(model, features that matter here) of the processor; ("…", []) where the system does not tell."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    fields = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        fields.setdefault(key.strip(), value.strip())
-    model = fields.get("model name") or fields.get("Model") or fields.get("CPU part")
-    flags = set((fields.get("flags") or fields.get("Features") or "").split())
-    if sys.platform == "darwin":
-        model = _sysctl("-n", "machdep.cpu.brand_string")
-        lines = [line for line in _sysctl("hw.optional").splitlines() if line.endswith(": 1")]
-        flags = {line.split(":")[0].rsplit(".", 1)[-1] for line in lines}
-        flags |= set(_sysctl("-n", "machdep.cpu.features", "machdep.cpu.leaf7_features").lower().split())
-    return model or platform.processor() or platform.machine(), [name for name in FEATURES if name in flags]
-
-
-def _sysctl(*arguments):
-    try:
-        return subprocess.check_output(["sysctl", *arguments], stderr=subprocess.DEVNULL).decode().strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
 
 
 def usable_cores():

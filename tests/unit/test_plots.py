@@ -23,6 +23,10 @@ FIGURES = {
     "guess": lambda: plots.guess(np.eye(28), np.full(10, 0.1)),
     "op_bars": lambda: plots.op_bars({"Conv": 2, "Relu": 3, "Gemm": 2}, {"Convolution": 4, "Pooling": 2}),
     "fusion": lambda: plots.fusion([("Conv", "Convolution"), ("Relu", None), ("MaxPool", "Pooling")]),
+    "flow": lambda: plots.flow(
+        [("fetch", "net", "the source\ngit clone …"), ("build", "cpu", "all of it")], {"net": "network", "cpu": "work"},
+        "A plan", marked=["build"],
+    ),
     "sizes_and_accuracy": lambda: plots.sizes_and_accuracy([("fp32", 890_000, 0.993), ("4 bit", 9, None)]),
     "differences": lambda: plots.differences({"fp16": RNG.normal(size=(9_000, 10)), "same": np.zeros(9)}),
     "tolerance": lambda: plots.tolerance(MATRIX, MATRIX + 1e-5 * RNG.normal(size=(10, 10)), rtol=1e-7, atol=1e-6),
@@ -271,3 +275,15 @@ def test_channels_share_one_scale_which_is_symmetric_on_request():
     assert both.axes[0].images[0].get_clim() == (-4, 4)
     assert both.axes[1].get_ylabel() == "weight" and both.axes[0].get_title(loc="left") == "Kernels"
     assert len(plots.png(plots.channels(RNG.normal(size=(32, 14, 14)), "Maps"))) <= 40_000
+
+
+def test_flow_marks_steps_by_more_than_a_colour_and_puts_the_second_line_below():
+    figure = FIGURES["flow"]()
+    assert {"fetch", "build *", "the source", "git clone …", "all of it"} <= set(texts(figure))
+    assert [patch.get_linewidth() > 1 for patch in figure.axes[0].patches if patch.get_width() == 1] == [False, True]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["network", "work"]
+
+
+def test_flow_refuses_a_kind_without_a_meaning():
+    with pytest.raises(ValueError, match=r"knows the kinds \['net'\]; found 'cpu' in step 'build'"):
+        plots.flow([("build", "cpu", "")], {"net": "network"}, "A plan")
