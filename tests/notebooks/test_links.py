@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 import support
 
+from helpers.cli import hygiene
 from helpers.paths import NOTEBOOKS, ROOT
 
 PAGES = [ROOT / "README.md", *sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")), NOTEBOOKS / "glossary.md"]
@@ -43,6 +44,12 @@ def dead_links(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page):
     assert list(dead_links(page)) == []
+
+
+def test_the_readme_lists_every_notebook_with_the_time_it_states():
+    rows = re.findall(r"^\| \[\d\d [^]]+\]\(notebooks/([^)]+)\) .* \| (\d+) s \|$", PAGES[0].read_text("utf-8"), re.M)
+    notebooks = [page for page in PAGES if page.suffix == ".ipynb"]
+    assert rows == [(page.name, str(hygiene.stated_seconds(support.read(page)))) for page in notebooks]
 
 
 def test_dead_links_are_found(tmp_path):
