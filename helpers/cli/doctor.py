@@ -51,7 +51,8 @@ def examine(root):
         f"{kind}, {python}" if python else kind,
         "Run: python3 -m helpers lab, which makes it or finishes it",
     )
-    remedy = REINSTALL if (root / ".venv").exists() else INSTALL
+    venv = root / ".venv"
+    remedy = REINSTALL if venv.exists() and not bootstrap.incomplete(venv) else INSTALL
     if packages:
         yield from check_pins(root, packages, remedy)
     if python:
@@ -60,7 +61,8 @@ def examine(root):
     yield from check_data(root)
     yield check_artifacts(root)
     yield check_loopback()
-    yield kernelspecs()
+    if python:
+        yield kernelspecs()
 
 
 def result(name, ok, found, remedy=""):

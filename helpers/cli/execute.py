@@ -86,6 +86,10 @@ def execute(path, progress=None):
             error = f"{problem.ename}: {ANSI.sub('', problem.evalue)}"
         except CellTimeoutError:
             error = f"The cell took longer than {CELL_SECONDS} s."
+        except AssertionError:
+            if client.km is None:  # nbclient's way of saying that Ctrl-C reached it and it has ended the kernel
+                raise KeyboardInterrupt from None
+            raise
         except DeadKernelError:
             error = f"The kernel died while it ran this cell; its last words may be in {paths.short(log)}."
     seconds = time.monotonic() - start

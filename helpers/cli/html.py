@@ -41,6 +41,7 @@ td.n, th.n {{ text-align: right; }}
 {rows}
 </tbody>
 </table>
+<p>A link to a notebook that is not in this table leads to a page only if an earlier run made one.</p>
 </body>
 </html>
 """
@@ -74,7 +75,8 @@ def write_index(executions, folder=None):
     for source in {execution.path.parent for execution in executions}:
         solutions, glossary = source / "solutions", source / "glossary.md"
         if solutions.is_dir():
-            shutil.copytree(solutions, folder / "solutions", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__*"))
+            hidden = shutil.ignore_patterns("__*", ".*")
+            shutil.copytree(solutions, folder / "solutions", dirs_exist_ok=True, ignore=hidden)
         if glossary.exists():
             cell = nbformat.v4.new_markdown_cell(glossary.read_text(encoding="utf-8"))
             _export(nbformat.v4.new_notebook(cells=[cell]), glossary, folder)

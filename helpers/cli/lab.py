@@ -45,7 +45,7 @@ def main(_options, rest):
     if os.name != "nt" and os.geteuid() == 0:
         command.append("--allow-root")  # in a container there is often nobody else
     command += rest
-    print("JupyterLab is starting; it prints its address, and Ctrl-C stops it.", flush=True)
+    print("JupyterLab is starting; it prints its address; Ctrl-C, twice if it asks, stops it.", flush=True)
     if os.name != "nt":
         os.execv(command[0], command)
     try:

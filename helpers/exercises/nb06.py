@@ -121,16 +121,16 @@ def repaired_camera(answer):
     if found.shape != expected.shape:
         return f"The repaired array must keep the shape {list(expected.shape)}; yours has {list(found.shape)}."
     if np.allclose(found, expected, atol=1e-4):
-        return Correct("rows and columns were swapped, and the colours inverted before they were normalised.")
+        return Correct("rows and columns were swapped, and the colours inverted before they were normalized.")
     shift = (1 - 2 * MEAN) / STD
     if np.allclose(found, expected - shift, atol=1e-4):
-        return "Ink and background are the right way round now, but shifted: 1 - x was normalised, which is not -x."
+        return "Ink and background are the right way round now, but shifted: 1 - x was normalized, which is not -x."
     if np.allclose(found, shift - expected, atol=1e-4):
         return "The positions are right; look at the values: which number does the background have?"
     if np.allclose(found.transpose(0, 1, 3, 2), expected, atol=1e-4):
         return "The values are right; look at the positions: which way do the strokes run?"
     if np.allclose(found.transpose(0, 1, 3, 2), expected - shift, atol=1e-4):
-        return "The positions are still swapped, and the values are shifted: 1 - x was normalised, which is not -x."
+        return "The positions are still swapped, and the values are shifted: 1 - x was normalized, which is not -x."
     ranges = (f"{values.min():.3f} to {values.max():.3f}" for values in (found, expected))
     return "Your values run from {}, expected: {}.".format(*ranges)
 

@@ -68,7 +68,7 @@ def collect(net, images):
 answer = collect
 
 # %% 06.5 solution
-# Inverted before the normalisation: z' = ((1 - p) - MEAN) / STD = (1 - 2 * MEAN) / STD - z
+# Inverted before the normalization: z' = ((1 - p) - MEAN) / STD = (1 - 2 * MEAN) / STD - z
 def repair(delivered):
     return (1 - 2 * MEAN) / STD - delivered.transpose(0, 1, 3, 2)
 

@@ -1,10 +1,15 @@
 """run executes notebooks in this interpreter, tells what happened, and writes pages that need no network."""
 
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 
 import nbformat
+import psutil
 import pytest
 from nbformat import v4
 
@@ -242,3 +247,29 @@ def test_links_lead_to_pages_and_back_into_the_project(course):
     assert links[:4] == ["02_b.html", "02_b.html#step", "solutions/01_a.py", "../../README.md"]
     for link in links[2:4]:
         assert (page.parent / link).resolve().exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C works otherwise on Windows")
+def test_ctrl_c_ends_the_run_and_its_kernel_with_one_sentence(course):
+    first = "import os, pathlib; pathlib.Path('pid').write_text(str(os.getpid()))"
+    write(course, "01_slow", first, "import time; time.sleep(300)")
+    program = (
+        "import pathlib, sys; from helpers import paths; from helpers.cli import kernel, run; kernel.use_this_python();"
+        "paths.ARTIFACTS = pathlib.Path(sys.argv[1]).parent / 'artifacts'\n"
+        "try: run.run([pathlib.Path(sys.argv[1]) / '01_slow.ipynb'])\n"
+        "except KeyboardInterrupt: print('interrupted')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(paths.ROOT)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, course], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    pid = course / "pid"
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(1)
+    os.killpg(child.pid, signal.SIGINT)
+    said = child.communicate(timeout=60)[0]
+    assert said.rstrip().endswith("interrupted") and "Traceback" not in said
+    assert not psutil.pid_exists(int(pid.read_text()))
