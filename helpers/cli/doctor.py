@@ -19,6 +19,7 @@ from helpers import cpu
 from helpers.cli import bootstrap
 
 ROOT = Path(__file__).resolve().parents[2]
+FINISH = "Run: python3 -m helpers lab, which makes it or finishes it"
 REINSTALL = "Delete the folder .venv and run: python3 -m helpers lab"
 INSTALL = "Run in this environment: python -m pip install -r requirements.txt"
 RESTORE = "Bring it back with: git checkout -- data"
@@ -49,10 +50,10 @@ def examine(root):
         "environment",
         python is not None,
         f"{kind}, {python}" if python else kind,
-        "Run: python3 -m helpers lab, which makes it or finishes it",
+        FINISH,
     )
     venv = root / ".venv"
-    remedy = REINSTALL if venv.exists() and not bootstrap.incomplete(venv) else INSTALL
+    remedy = FINISH if bootstrap.incomplete(venv) else REINSTALL if venv.exists() else INSTALL
     if packages:
         yield from check_pins(root, packages, remedy)
     if python:
