@@ -75,3 +75,12 @@ def test_failure_is_the_exit_code(course):
 def test_marker_that_is_not_declared_is_an_error(course):
     (course / "tests/test_bad.py").write_text("import pytest\n@pytest.mark.notebook\ndef test_bad(): pass\n")
     assert launch(course).returncode != 0
+
+
+def test_every_file_with_tests_is_collected():
+    # pytest passes folders by that it takes for somebody else's: one named build, for one.
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    collected = {line.split("::")[0] for line in said.splitlines() if "::" in line}
+    there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")}
+    assert there == collected
