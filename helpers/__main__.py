@@ -42,6 +42,10 @@ def parse(arguments):
         "render", "re-execute notebooks in place and save their outputs",
         "For authors, before a commit. A notebook that fails is left as it was.",
     ).add_argument("numbers", **number)  # fmt: skip
+    command(
+        "bench", "time the engines against each other and print the tables",
+        "Takes about a minute. Close other programs first. The figures as JSON: artifacts/bench.json",
+    )  # fmt: skip
     doctor = command("doctor", "say what is in order and what is not", "Installs and changes nothing.")
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
 

@@ -1,6 +1,8 @@
 """The chain of files that the notebooks make: whichever is missing is made from what precedes it.
 
 mnist_cnn.pt → mnist_cnn.onnx → mnist_cnn.mnn, mnist_cnn_fp16.mnn, mnist_cnn_w8.mnn, mnist_cnn_w4.mnn
+                                 mnist_cnn.mnn → mnist_cnn_int8.mnn
+torchvision's MobileNetV2 → mobilenet_v2.onnx → mobilenet_v2.mnn
 """
 
 import shutil
@@ -23,7 +25,8 @@ def require(name, folder=ARTIFACTS):
     source, recipe = _RECIPES[name]
     source = source and require(source, folder)
     recipe(source, path)
-    print(f"{short(path)}: {why} from {short(source or _pretrained())} ({path.stat().st_size:,} bytes)")
+    origin = short(source) if source else _ORIGINS[name]
+    print(f"{short(path)}: {why} from {origin} ({path.stat().st_size:,} bytes)")
     return path
 
 
@@ -60,6 +63,15 @@ def _export(**settings):
     return recipe
 
 
+def _export_mobilenet(_, path):
+    import torch
+
+    from .contenders import mobilenet_v2
+    from .onnx_export import export_onnx
+
+    export_onnx(mobilenet_v2(), path, example=torch.zeros(1, 3, 224, 224), dynamic_batch=False)
+
+
 def _convert(**settings):
     def recipe(source, path):
         from .convert import convert_onnx
@@ -67,6 +79,12 @@ def _convert(**settings):
         convert_onnx(source, path, **settings)
 
     return recipe
+
+
+def _calibrate(source, path):
+    from .quantize import make_int8
+
+    make_int8(source, path)
 
 
 _RECIPES = {
@@ -77,5 +95,14 @@ _RECIPES = {
     "mnist_cnn_fp16.mnn": ("mnist_cnn.onnx", _convert(fp16=True)),
     "mnist_cnn_w8.mnn": ("mnist_cnn.onnx", _convert(weight_bits=8)),
     "mnist_cnn_w4.mnn": ("mnist_cnn.onnx", _convert(weight_bits=4, asymmetric=True)),
+    "mnist_cnn_int8.mnn": ("mnist_cnn.mnn", _calibrate),
+    "mobilenet_v2.onnx": (None, _export_mobilenet),
+    "mobilenet_v2.mnn": ("mobilenet_v2.onnx", _convert()),
 }
 """name: (what it is made from, the function that makes it from that)."""
+
+_ORIGINS = {
+    "mnist_cnn.pt": "data/pretrained/mnist_cnn.pt",
+    "mobilenet_v2.onnx": "torchvision's MobileNetV2, seeded random weights",
+}
+"""What the artifacts that are made from no other one come from."""

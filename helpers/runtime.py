@@ -4,6 +4,9 @@ Every runner takes one array, or {input name: array}, and returns one array, or 
 several outputs. Shapes and ranks are those of the ONNX model. What is given is checked first (ValueError); what is
 returned belongs to the caller: running again never changes it. NaN and infinity in the input are passed on to the
 engine. A runner is meant for one thread at a time.
+
+Next to an engine that answers in 50 µs, Python's own work counts. So what depends only on dtypes and shapes (checks,
+MNN's placeholders and host tensors) is done when they change, and remembered for the calls that follow.
 """
 
 import json
@@ -14,6 +17,8 @@ import numpy as np
 
 from .native import quietly
 from .paths import short
+
+FLOAT32 = np.dtype("float32")
 
 
 @dataclass(frozen=True)
@@ -39,19 +44,39 @@ class Runner:
         self.label = label
         self.inputs = {spec.name: spec for spec in inputs}
         self.outputs = {spec.name: spec for spec in outputs}
+        self._shapes = None  # of the inputs in the call before
+        self._sizes = {}  # and the sizes that the dynamic axes had in it
+        self._known_input = self._known_output = None  # (dtype, shape) that passed, where there is one of each
 
     def __repr__(self):
         inputs, outputs = (", ".join(map(str, specs.values())) for specs in (self.inputs, self.outputs))
         return f"{self.label}: {inputs} → {outputs}"
 
     def __call__(self, inputs):
-        arrays, sizes = self._checked(inputs)
-        results = self._run(arrays)
-        results = {name: self._as_in_onnx(name, results[name], sizes) for name in self.outputs}
-        return next(iter(results.values())) if len(results) == 1 else results
+        # The usual call gives one array like the one before: nothing is left to check, and every line costs time.
+        if (
+            type(inputs) is np.ndarray
+            and (inputs.dtype, inputs.shape) == self._known_input
+            and inputs.flags.c_contiguous
+        ):
+            result = self._again(inputs)
+            known = (result.dtype, result.shape) == self._known_output
+            return result if known else self._as_promised([result])
+        return self._as_promised(self._run(self._checked(inputs)))
+
+    def _again(self, array):
+        """_run() for one input of the shape before, and one output."""
+        return self._run([array])[0]
+
+    def _run(self, arrays):
+        """Arrays as the engine returns them, owned by the caller, in the order of `outputs`."""
+        raise NotImplementedError
+
+    def _prepare(self, arrays):
+        """Called before _run when the shapes are not those of the call before."""
 
     def _checked(self, inputs):
-        """{name: contiguous array of the right dtype and shape}, and the sizes the dynamic axes have in this call."""
+        """Contiguous arrays of the right dtype and shape, in the order of `inputs`; the engine is prepared for them."""
         if not isinstance(inputs, dict):
             if len(self.inputs) != 1:
                 raise ValueError(
@@ -62,7 +87,15 @@ class Runner:
             found = sorted(map(str, inputs))
             raise ValueError(f"{self.label} expects the inputs {sorted(self.inputs)}, found {found}.")
         sizes = {}
-        return {name: self._checked_one(spec, inputs[name], sizes) for name, spec in self.inputs.items()}, sizes
+        arrays = [self._checked_one(spec, inputs[name], sizes) for name, spec in self.inputs.items()]
+        shapes = [array.shape for array in arrays]
+        if shapes != self._shapes:
+            self._shapes = self._known_input = self._known_output = None  # should the engine refuse them
+            self._prepare(arrays)
+            self._shapes, self._sizes = shapes, sizes
+            if len(arrays) == len(self.outputs) == 1:
+                self._known_input = arrays[0].dtype, arrays[0].shape
+        return arrays
 
     def _checked_one(self, spec, given, sizes):
         array = np.asarray(given)
@@ -85,13 +118,35 @@ class Runner:
             raise ValueError(f"{found}: {array[lost][0]} does not fit into {spec.dtype}.")
         return cast
 
+    def _gave_up(self, arrays):
+        """The exception for an engine that refuses to run; the next call prepares it anew."""
+        self._shapes = self._known_input = None
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self.inputs, arrays, strict=True))
+        return RuntimeError(
+            f"{self.label} could not run on {shapes}: the engine rejects these shapes. If the batch is the cause, "
+            "export the model with a dynamic batch (notebook 02) and convert it again."
+        )
+
     @staticmethod
     def _batch_hint(axis, side):
         if axis == 0 and isinstance(side, int):
-            return " The model's batch is fixed: export a dynamic one (notebook 02), or call the model once per item."
+            return " The model's batch is fixed: export a dynamic batch (notebook 02), or call it once per item."
         return ""
 
-    def _as_in_onnx(self, name, array, sizes):
+    def _as_promised(self, results):
+        """The one result, or a dict of them, in the shapes and dtypes that the ONNX model promises."""
+        found = {
+            name: self._as_in_onnx(name, array)
+            for name, array in zip(self.outputs, results, strict=True)
+        }  # fmt: skip
+        if len(found) > 1:
+            return found
+        result = next(iter(found.values()))
+        if (result.dtype, result.shape) == (results[0].dtype, results[0].shape):
+            self._known_output = result.dtype, result.shape
+        return result
+
+    def _as_in_onnx(self, name, array):
         """The array in the shape and dtype that the ONNX model promises (MNN adds axes of length 1 at the end)."""
         spec = self.outputs[name]
         if spec.shape is not None and array.ndim != len(spec.shape):
@@ -100,7 +155,7 @@ class Runner:
                 raise RuntimeError(f"{self.label}: output {spec} came back with shape {list(array.shape)}.")
             array = array.reshape(array.shape[: array.ndim - extra])
         for side, size in zip(spec.shape or (), array.shape, strict=False):
-            expected = side if isinstance(side, int) else sizes.get(side, size)
+            expected = side if isinstance(side, int) else self._sizes.get(side, size)
             if size != expected:
                 raise RuntimeError(f"{self.label}: output {spec} came back with shape {list(array.shape)}.")
         return array if spec.dtype in (None, array.dtype) else array.astype(spec.dtype)
@@ -161,9 +216,11 @@ class OrtModel(Runner):
             for tensors in (self._session.get_inputs(), self._session.get_outputs())
         ]
         super().__init__(f"OrtModel('{path.name}')", *specs)
+        self._names = list(self.inputs), list(self.outputs)
 
     def _run(self, arrays):
-        return dict(zip(self.outputs, self._session.run(list(self.outputs), arrays), strict=True))
+        inputs, outputs = self._names
+        return self._session.run(outputs, dict(zip(inputs, arrays, strict=True)))
 
 
 def _ort_dtype(name):
@@ -175,7 +232,8 @@ def _ort_dtype(name):
 class MnnModule(Runner):
     """An .mnn file through MNN's Module API, with `threads` threads.
 
-    Raises FileNotFoundError, ValueError when the file is no MNN model, RuntimeError when the engine gives up.
+    Raises FileNotFoundError, ValueError when the file is no MNN model, RuntimeError when the engine gives up or would
+    compute with fewer threads than that (see _check_threads).
     """
 
     def __init__(self, path, *, threads=1):
@@ -187,26 +245,41 @@ class MnnModule(Runner):
             import MNN.nn
 
             self._expr = MNN.expr
+            _check_threads(path, threads)
             self._runtime = _runtime_manager(threads)
             self._module = MNN.nn.load_module_from_file(
                 str(path), list(self.inputs), list(self.outputs), runtime_manager=self._runtime
             )
 
-    def _run(self, arrays):
+    def _prepare(self, arrays):
         expr = self._expr
-        variables = []
-        for array in arrays.values():
-            variable = expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _mnn_type(array.dtype)))
+        self._variables = [
+            expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _mnn_type(array.dtype))) for array in arrays
+        ]
+        self._packed = None  # whether an output comes in MNN's own layout: seen after a run
+
+    def _run(self, arrays):
+        for variable, array in zip(self._variables, arrays, strict=True):
             variable.write(_for_mnn(array))
-            variables.append(variable)
-        results = self._module.onForward(variables)  # forward() would crash where this returns an empty list
+        results = self._module.onForward(self._variables)  # forward() would crash where this returns an empty list
         if len(results) != len(self.outputs):
-            raise RuntimeError(_gave_up(self.label, arrays))
+            raise self._gave_up(arrays)
+        if self._packed is None:
+            self._packed = any(result.data_format == self._expr.NC4HW4 for result in results)
+        if self._packed:
+            results = [self._expr.convert(result, self._expr.NCHW) for result in results]
         # read() is a view into memory that the next run overwrites, hence the copy.
-        return {
-            name: (expr.convert(result, expr.NCHW) if result.data_format == expr.NC4HW4 else result).read().copy()
-            for name, result in zip(self.outputs, results, strict=True)
-        }
+        return [result.read().copy() for result in results]
+
+    def _again(self, array):
+        # The same without its loops, which would cost a tenth of a small network's time.
+        if self._packed is not False or array.dtype is not FLOAT32:
+            return super()._again(array)
+        self._variables[0].write(array)
+        results = self._module.onForward(self._variables)
+        if not results:
+            raise self._gave_up([array])
+        return results[0].read().copy()
 
 
 def _runtime_manager(threads):
@@ -214,6 +287,29 @@ def _runtime_manager(threads):
     import MNN.nn
 
     return MNN.nn.create_runtime_manager(({"backend": 0, "numThread": threads},))
+
+
+def _check_threads(path, threads):
+    """Raises RuntimeError when MNN would compute with fewer threads than that in this process.
+
+    All models of a process share one pool of threads, and whoever asks first for more than one decides its size. Who
+    asks for more later gets the pool as it is, silently; but a session can be asked how many threads it has.
+    """
+    if not isinstance(threads, int) or threads < 1:
+        raise ValueError(f"threads must be a whole number, 1 or more; found {threads!r}.")
+    if threads == 1:
+        return
+    import MNN
+
+    interpreter = MNN.Interpreter(str(path))
+    session = interpreter.createSession({"numThread": threads})  # the key "thread" would be ignored
+    bits = interpreter.getSessionInfo(session, 4)  # THREAD_NUMBER, an integer that Python gets as if it were a float
+    found = int(np.float32(bits).view(np.int32))
+    if found != threads:
+        raise RuntimeError(
+            f"MNN cannot compute with {threads} threads: its pool, which serves the whole process, was started with "
+            f"{found}. Load the model that needs most threads first, or use a fresh process (helpers.native.call)."
+        )
 
 
 class MnnSession(Runner):
@@ -228,43 +324,52 @@ class MnnSession(Runner):
 
             self._mnn = MNN
             self._interpreter = MNN.Interpreter(str(path))  # owns the memory of every tensor below: keep it
-            self._session = self._interpreter.createSession({"numThread": threads})  # the key "thread" is ignored
-        self._tensors = self._interpreter.getSessionInputAll(self._session)
-        self._shapes = {name: tuple(tensor.getShape()) for name, tensor in self._tensors.items()}
+            _check_threads(path, threads)
+            self._session = self._interpreter.createSession({"numThread": threads})
+        tensors = self._interpreter.getSessionInputAll(self._session)
+        self._tensors = [tensors[name] for name in self.inputs]
+
+    def bare(self):
+        """A function that calls the engine's runSession() alone, on the input of the call before.
+
+        It holds for as long as the model is not called with another shape.
+        """
+        run, session = self._interpreter.runSession, self._session
+        return lambda: run(session)
+
+    def memory(self):
+        """Bytes that the engine holds for this session, as it reports them: weights as prepared, and all tensors."""
+        return int(self._interpreter.getSessionInfo(self._session, 0) * 2**20)
+
+    def _prepare(self, arrays):
+        for tensor, array in zip(self._tensors, arrays, strict=True):
+            self._interpreter.resizeTensor(tensor, array.shape)
+        self._interpreter.resizeSession(self._session)
+        self._hosts = [self._host(_for_mnn(array)) for array in arrays]
+        self._results = [self._interpreter.getSessionOutput(self._session, name) for name in self.outputs]
+        self._result_hosts = None  # the outputs' shapes are known for certain after a run only
 
     def _run(self, arrays):
-        wanted = {name: array.shape for name, array in arrays.items()}
-        if wanted != self._shapes:
-            for name, shape in wanted.items():
-                self._interpreter.resizeTensor(self._tensors[name], shape)
-            self._interpreter.resizeSession(self._session)
-            self._shapes = wanted
-        for name, array in arrays.items():
-            # copyFrom(host tensor) converts the layout; fromNumpy() on a session's tensor writes nothing.
-            self._tensors[name].copyFrom(self._host(_for_mnn(array)))
+        for tensor, (host, memory), array in zip(self._tensors, self._hosts, arrays, strict=True):
+            memory[...] = _for_mnn(array)
+            tensor.copyFrom(host)  # converts the layout; fromNumpy() on a session's tensor writes nothing
         if self._interpreter.runSession(self._session) != 0:
-            self._shapes = {}
-            raise RuntimeError(_gave_up(self.label, arrays))
-        return {name: self._fetch(self._interpreter.getSessionOutput(self._session, name)) for name in self.outputs}
+            raise self._gave_up(arrays)
+        if self._result_hosts is None:
+            # getNumpyData() shows the engine's own layout; only its dtype is used here.
+            self._result_hosts = [
+                self._host(np.empty(tensor.getShape(), tensor.getNumpyData().dtype)) for tensor in self._results
+            ]
+        for tensor, (host, _) in zip(self._results, self._result_hosts, strict=True):
+            tensor.copyToHostTensor(host)
+        return [memory.copy() for _, memory in self._result_hosts]
 
     def _host(self, array):
+        """A tensor outside the engine, in numpy's order of axes, and a view of its memory."""
         mnn = self._mnn
         kind = {"float": mnn.Halide_Type_Float, "int": mnn.Halide_Type_Int, "uint8": mnn.Halide_Type_Uint8}
-        return mnn.Tensor(array.shape, kind[_mnn_type(array.dtype)], array, mnn.Tensor_DimensionType_Caffe)
-
-    def _fetch(self, tensor):
-        # getNumpyData() shows the engine's own layout; only its dtype is used here.
-        host = self._host(np.empty(tensor.getShape(), tensor.getNumpyData().dtype))
-        tensor.copyToHostTensor(host)
-        return host.getNumpyData().copy()
-
-
-def _gave_up(label, arrays):
-    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-    return (
-        f"{label} could not run on {shapes}: the engine rejects these shapes. If the batch is the cause, export the "
-        "model with a dynamic batch (notebook 02) and convert it again."
-    )
+        host = mnn.Tensor(array.shape, kind[_mnn_type(array.dtype)], array, mnn.Tensor_DimensionType_Caffe)
+        return host, host.getNumpyData()
 
 
 def _existing(path, what):
@@ -281,6 +386,8 @@ def _mnn_type(dtype):
 
 def _for_mnn(array):
     """The array in the dtype that MNN stores it in. Raises ValueError when a 64-bit integer does not fit into 32."""
+    if array.dtype is FLOAT32:
+        return array
     target = {"float": np.float32, "uint8": np.uint8, "int": np.int32}[_mnn_type(array.dtype)]
     narrow = array.astype(target, copy=False)
     if array.dtype.kind in "iu" and not np.array_equal(narrow, array):

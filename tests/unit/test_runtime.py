@@ -49,6 +49,14 @@ def test_answers_are_those_computed_by_hand_for_any_batch(model, tiny, rng, batc
     np.testing.assert_allclose(y, convolve(x, *tiny[1:]), atol=1e-4)
 
 
+def test_bare_runs_the_engine_on_the_input_of_the_last_call(tiny, tiny_mnn, rng):
+    session = MnnSession(tiny_mnn)
+    x = rng.normal(size=(3, 2, 8, 8)).astype(np.float32)
+    y = session(x)
+    assert session.bare()() == 0 and session.memory() > 3 * 5 * 6 * 6 * 4
+    np.testing.assert_array_equal(session(x), y)
+
+
 def test_the_batch_may_change_between_calls(model, tiny, rng):
     for batch in (1, 4, 2):
         x = rng.normal(size=(batch, 2, 8, 8)).astype(np.float32)
@@ -250,6 +258,24 @@ def test_a_wrong_input_is_refused_with_what_was_expected_and_found(model, given,
     assert model(np.zeros((1, 2, 8, 8))).shape == (1, 5, 6, 6)  # and the model is as good as before
 
 
+@pytest.mark.parametrize(
+    "given", [np.zeros((1, 2, 8, 9)), np.zeros((1, 2, 8, 8), complex), np.full((1, 2, 8, 8), 1e300)]
+)
+def test_after_a_right_input_a_wrong_one_is_still_refused(model, tiny, rng, given):
+    x = rng.normal(size=(1, 2, 8, 8)).astype(np.float32)
+    model(x), model(x)  # from the second call on, the shape is known and not looked at again
+    with pytest.raises(ValueError, match="found"):
+        model(given)
+    np.testing.assert_allclose(model(x), convolve(x, *tiny[1:]), atol=1e-4)
+
+
+def test_arrays_of_the_known_shape_in_another_memory_order_dtype_or_byte_order_are_right(model, tiny, rng):
+    x = rng.normal(size=(2, 2, 8, 8)).astype(np.float32)
+    expected = convolve(x, *tiny[1:])
+    for variant in (x, x, np.asfortranarray(x), x.astype(">f4"), x.astype(np.float64), np.repeat(x, 2, 3)[..., ::2], x):
+        np.testing.assert_allclose(model(variant), expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_fixed_batch_refuses_another_one_with_the_remedy(many, engine):
     with pytest.raises(ValueError, match="axis 0 must be 1.*batch is fixed.*dynamic batch"):
@@ -308,6 +334,39 @@ def test_the_engine_starts_as_many_threads_as_asked(tiny_mnn, engine, threads):
         "print(psutil.Process().num_threads() - before)"
     )
     assert run_snippet(source, tiny_mnn).log.split()[-1] == str(threads - 1)
+
+
+@pytest.mark.parametrize("engine", ["MnnModule", "MnnSession"])
+def test_more_threads_than_mnns_pool_has_are_refused_and_fewer_are_fine(tiny_mnn, engine):
+    source = (
+        "import sys, numpy as np, helpers.runtime as r\n"
+        f"load = lambda n: r.{engine}(sys.argv[1], threads=n)(np.zeros((1, 2, 8, 8))).shape\n"
+        "load(1); load(3); load(2)\n"
+        "try: load(4)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    finished = run_snippet(source, tiny_mnn)
+    assert finished.returncode == 0
+    assert "cannot compute with 4 threads" in finished.log and "was started with 3." in finished.log
+
+
+def test_a_pool_that_other_code_started_is_seen_through(tiny_mnn):
+    source = (
+        "import sys, numpy as np, MNN, helpers.runtime as r\n"
+        "MNN.Interpreter(sys.argv[1]).createSession({'numThread': 2})\n"
+        "print(r.MnnModule(sys.argv[1], threads=2)(np.zeros((1, 2, 8, 8))).shape)\n"
+        "try: r.MnnModule(sys.argv[1], threads=3)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    log = run_snippet(source, tiny_mnn).log
+    assert "(1, 5, 6, 6)" in log and "cannot compute with 3 threads" in log and "was started with 2." in log
+
+
+@pytest.mark.parametrize("engine", MNN_ENGINES)
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2", None])
+def test_a_number_of_threads_that_is_none_is_refused(tiny_mnn, engine, threads):
+    with pytest.raises(ValueError, match="threads must be a whole number"):
+        engine(tiny_mnn, threads=threads)
 
 
 def test_nothing_is_printed(tiny_mnn, capfd):
