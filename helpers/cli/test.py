@@ -1,6 +1,7 @@
 """`test`: every test there is, and a list of what was left out."""
 
 import os
+import signal
 from collections import Counter
 
 import pytest
@@ -45,5 +46,8 @@ class LeftOut:
 def main(options, rest):
     """Run pytest on tests/ in this process; returns its exit code."""
     os.chdir(paths.ROOT)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A job in the background starts with Ctrl-C ignored and hands that on to its children; some tests press it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     selection = ["-m", " and ".join(f"not {mark}" for mark in SLOW)] if options.fast else []
     return int(pytest.main([*selection, *rest], plugins=[LeftOut()]))
