@@ -140,7 +140,7 @@ def roofline(limits, points, title="How far from the limit"):
     for engine, color, mark in zip(engines, COLORS, MARKS, strict=False):
         own = [(work.intensity, work.flops / seconds / 1e9) for name, work, seconds in points if name == engine]
         axes.plot(*zip(*own, strict=True), mark, color=color, markersize=8, linestyle="", label=engine)
-    bottom = min(work.flops / seconds / 1e9 for _, work, seconds in points) / 2
+    bottom = min(work.flops / seconds / 1e9 for _, work, seconds in points) / 4
     named = sorted({work.name: work.intensity for _, work, _ in points}.items(), key=lambda item: item[1])
     for place, (name, intensity) in enumerate(named):
         # Neighbours stand at different heights, since two of one intensity would write over each other.
