@@ -19,12 +19,8 @@ from .onnx_export import files
 from .paths import ARTIFACTS, atomic_write, short
 
 
-class ConversionError(RuntimeError):
+class ConversionError(native.ToolError):
     """The converter did not produce the model that was asked for. `log` holds all it printed."""
-
-    def __init__(self, message, log=""):
-        super().__init__(message)
-        self.log = log
 
 
 @dataclass(frozen=True)
@@ -224,16 +220,20 @@ def _convert_in_child(command, output):
 
 
 def _list_ops(mnn_path):
-    """The operators of a .mnn file, through the converter's JSON dump. In a child process only."""
+    """The operators of a .mnn file. In a child process only."""
+    net = read_mnn(mnn_path)
+    return [_op(entry, net.get("tensorName", [])) for entry in net.get("oplists", [])]
+
+
+def read_mnn(mnn_path):
+    """An .mnn file as a dict, through the converter's JSON dump. In a child process only: native code does it."""
     import _tools
 
     with tempfile.TemporaryDirectory() as scratch:
         dump = Path(scratch, "model.json")
         _tools.mnnconvert(["MNNConvert", "-f", "MNN", "--modelFile", str(mnn_path), "--JsonFile", str(dump)])
         # The dump writes NaN and infinity as C does; JSON has no word for them.
-        text = re.sub(r"([\[,:]\s*)-?(?:nan|inf)(?=\s*[,\]}])", r"\1NaN", dump.read_text(encoding="utf-8"))
-        net = json.loads(text)
-        return [_op(entry, net.get("tensorName", [])) for entry in net.get("oplists", [])]
+        return json.loads(re.sub(r"([\[,:]\s*)-?(?:nan|inf)(?=\s*[,\]}])", r"\1NaN", dump.read_text(encoding="utf-8")))
 
 
 def _op(entry, tensors):

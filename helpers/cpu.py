@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import platform
 import subprocess
 import sys
@@ -54,6 +55,11 @@ def describe():
     if sys.platform == "win32":
         features.update({name: bool(_windows_has(number)) for name, number in WINDOWS.items()})
     return Cpu(model or platform.processor() or platform.machine(), platform.machine(), features)
+
+
+def usable_cores():
+    """Cores that this process may run on: fewer than the machine has under taskset or in some containers."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def parse(cpuinfo):

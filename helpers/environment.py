@@ -15,17 +15,12 @@ def environment():
     return {
         "cpu": processor.model,
         "features": [name for name, there in processor.features.items() if there],
-        "cores": usable_cores(),
+        "cores": cpu.usable_cores(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in PACKAGES},
     }
-
-
-def usable_cores():
-    """Cores that this process may run on: fewer than the machine has in some containers."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def describe(environment):

@@ -31,6 +31,14 @@ class NativeError(RuntimeError):
         self.returncode, self.log, self.seconds = returncode, log, seconds
 
 
+class ToolError(RuntimeError):
+    """A tool of MNN did not produce the file that was asked for. `log` holds all it printed."""
+
+    def __init__(self, message, log=""):
+        super().__init__(message)
+        self.log = log
+
+
 @dataclass(frozen=True)
 class Finished:
     """What a child process left behind: exit code (negative: killed by that signal), everything it printed, seconds."""

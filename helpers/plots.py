@@ -301,12 +301,17 @@ def fusion(steps, title="What became of each operator", names=("ONNX", "MNN")):
         _box(axes, 1.4, start, end - start, steps[start][1] or "?", SKY)
         for row in range(start, end):
             axes.plot([1.0, 1.4], [row + 0.5, (start + end) / 2], color=GREY, linewidth=1)
-    axes.set(xlim=(-0.05, 2.45), ylim=(len(steps), 0), xticks=[])
-    axes.set_yticks(np.arange(len(steps)) + 0.5, range(1, len(steps) + 1))
+    _number_rows(axes, len(steps), 2.45)
+    return fig
+
+
+def _number_rows(axes, count, width):
+    """A list drawn from the top: its rows numbered from 1, no frame, no grid."""
+    axes.set(xlim=(-0.05, width), ylim=(count, 0), xticks=[])
+    axes.set_yticks(np.arange(count) + 0.5, range(1, count + 1))
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)
-    return fig
 
 
 def _box(axes, left, top, height, text, color):
@@ -343,11 +348,7 @@ def flow(steps, kinds, title, marked=()):
                  for kind in kinds if any(step[1] == kind for step in steps)],
         loc="upper left", bbox_to_anchor=(0, -0.06), ncols=3,
     )  # fmt: skip
-    axes.set(xlim=(-0.05, 7.6), ylim=(len(steps), 0), xticks=[])
-    axes.set_yticks(np.arange(len(steps)) + 0.5, range(1, len(steps) + 1))
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    _number_rows(axes, len(steps), 7.6)
     return fig
 
 

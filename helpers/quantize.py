@@ -17,6 +17,7 @@ import numpy as np
 
 from . import native
 from .bench import Ratio, race
+from .convert import convert_onnx, read_mnn
 from .paths import ARTIFACTS, atomic_write, short, write_text
 from .runtime import MnnModule, OrtModel, read_signature
 
@@ -24,12 +25,8 @@ CHANNELS = {"GRAY": 1, "RGB": 3, "BGR": 3, "RGBA": 4, "BGRA": 4}
 """The image formats of MNN's quantizer, and how many channels each gives."""
 
 
-class CalibrationError(RuntimeError):
+class CalibrationError(native.ToolError):
     """The quantizer did not produce the INT8 model that was asked for. `log` holds all it printed."""
-
-    def __init__(self, message, log=""):
-        super().__init__(message)
-        self.log = log
 
 
 @dataclass(frozen=True)
@@ -328,23 +325,14 @@ def _quantize_in_child(source, target, config, samples):
         _tools.mnnquant(["mnnquant", str(source), str(target), str(config)])
         if not target.exists():
             return None
-        label = _dump(source).get("bizCode", "")
-        net = _dump(target)
+        label = read_mnn(source).get("bizCode", "")
+        net = read_mnn(target)
         if label and not net.get("bizCode"):  # EMA forgets it
             unlabelled = target.rename(target.with_name("unlabelled.mnn"))
             _tools.mnnconvert(["MNNConvert", "-f", "MNN", "--modelFile", str(unlabelled), "--MNNModel", str(target),
                                "--bizCode", label, "--optimizeLevel=0"])  # fmt: skip
-            net = _dump(target)
+            net = read_mnn(target)
     return _findings(net, source, samples)
-
-
-def _dump(mnn_path):
-    """An .mnn file as MNN's own JSON. In a child process only, in a folder that may be written to."""
-    import _tools
-
-    _tools.mnnconvert(["MNNConvert", "-f", "MNN", "--modelFile", str(mnn_path), "--JsonFile", "dump.json"])
-    text = Path("dump.json").read_text(encoding="utf-8")
-    return json.loads(re.sub(r"([\[,:]\s*)-?(?:nan|inf)(?=\s*[,\]}])", r"\1NaN", text))
 
 
 def _findings(net, source, samples):
@@ -504,7 +492,6 @@ def variants(onnx_path, images=None, labels=None, *, folder=None, timed=True):
     artifacts/variants; files newer than the ONNX file are reused. timed: also the latency ratios, in one interleaved
     run of one image and one thread.
     """
-    from .convert import convert_onnx
     from .data import test_set
 
     onnx_path, folder = Path(onnx_path), Path(folder or ARTIFACTS / "variants")

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from . import native
+from .convert import read_mnn
 from .data import calibration_samples, sha256
 from .paths import ARTIFACTS, short, write_text
 from .runtime import MnnModule, OrtModel
@@ -148,12 +149,7 @@ def _manifest(name, place, sources, images, labels, rule):
 
 def _identity(mnn_path):
     """Label (bizCode) and UUID that MNN keeps in the file, and whether it computes in integers. In a child only."""
-    import contextlib
-
-    from .quantize import _dump
-
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-        net = _dump(mnn_path.absolute())
+    net = read_mnn(mnn_path)
     integer = bool(net.get("extraTensorDescribe"))
     return {"label": net.get("bizCode", ""), "uuid": net.get("mnn_uuid", ""), "integer": integer}
 

@@ -162,7 +162,7 @@ def check_machine(root):
     processor = cpu.describe()
     has = [name for name, there in processor.features.items() if there]
     yield result("processor", True, f"{processor.model}; {', '.join(has) or 'no features known'}")
-    yield result("processor cores", True, f"{usable_cores()} usable of {os.cpu_count()}")
+    yield result("processor cores", True, f"{cpu.usable_cores()} usable of {os.cpu_count()}")
     memory = memory_bytes()
     if memory:
         enough = memory >= 2e9
@@ -173,11 +173,6 @@ def check_machine(root):
         shared = shutil.disk_usage("/dev/shm").free / 1e6
         remedy = "In a container, start it with more shared memory (docker run --shm-size=256m)"
         yield result("shared memory", shared >= 32, f"{shared:.0f} MB free", remedy)
-
-
-def usable_cores():
-    """Cores that this process may run on: fewer than the machine has under taskset or in some containers."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def memory_bytes():
