@@ -238,7 +238,7 @@ def test_a_good_json_works(course, tmp_path, settings):
 def test_a_result_that_quantized_nothing_is_an_error(course, tmp_path, settings, monkeypatch):
     # With the check of the settings out of the way, the look at the result still notices.
     config = settings(format="RGB")
-    monkeypatch.setattr(quantize, "_read_config", lambda path, spec: (json.loads(path.read_text()), None))
+    monkeypatch.setattr(quantize, "read_config", lambda path, spec: (json.loads(path.read_text()), None))
     with pytest.raises(CalibrationError, match="not one operator was quantized"):
         run_mnnquant(course / "mnist_cnn.mnn", tmp_path / "q.mnn", config)
 
