@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .parity import compare
+from .distance import compare
 from .runtime import MnnModule, MnnSession, OrtModel, TorchModel
 
 BARE, SESSION, MODULE, ORT, TORCH = (

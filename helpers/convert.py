@@ -222,7 +222,7 @@ def _convert_in_child(command, output):
 def _list_ops(mnn_path):
     """The operators of a .mnn file. In a child process only."""
     net = read_mnn(mnn_path)
-    return [_op(entry, net.get("tensorName", [])) for entry in net.get("oplists", [])]
+    return [op_of(entry, net.get("tensorName", [])) for entry in net.get("oplists", [])]
 
 
 def read_mnn(mnn_path):
@@ -236,7 +236,8 @@ def read_mnn(mnn_path):
         return json.loads(re.sub(r"([\[,:]\s*)-?(?:nan|inf)(?=\s*[,\]}])", r"\1NaN", dump.read_text(encoding="utf-8")))
 
 
-def _op(entry, tensors):
+def op_of(entry, tensors):
+    """The `Op` of one entry of read_mnn()'s "oplists"; tensors: its "tensorName"."""
     details = entry.get("main") or {}
     common = details.get("common") or {}
     activation = next((name for name in ("relu6", "relu") if common.get(name)), "")

@@ -1,80 +1,19 @@
-"""How far apart are two answers to the same question?"""
+"""Does an .mnn file compute what its ONNX file does? As a whole: `verify`. And where it begins to differ: `layer_parity`.
 
-from dataclasses import dataclass, fields
+How far two arrays are apart is the matter of `helpers.distance`; its `compare` and `snr` can be imported from here too.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from . import native
+from . import intermediates, native
+from .distance import Parity, compare, snr
+from .paths import short
 from .runtime import MnnModule, OrtModel
 
-
-@dataclass(frozen=True)
-class Parity:
-    """Distance between a reference and a candidate output of the same shape.
-
-    max_abs, mean_abs are in the outputs' own unit (logits here); max_rel is max |c - r| / max(|r|, 1e-12); cosine is
-    over the flattened arrays; top1_agreement is the share of rows (axis 0) with the same argmax over the last axis.
-    Where both are NaN or the same infinity they count as equal; where only one is, max_abs is infinite.
-    """
-
-    max_abs: float
-    mean_abs: float
-    max_rel: float
-    cosine: float
-    top1_agreement: float
-    ok: bool
-
-    def __str__(self):
-        verdict = "agrees" if self.ok else "DIFFERS"
-        return f"{verdict}: max abs {self.max_abs:.1e}, cosine {self.cosine:.6f}, top-1 {self.top1_agreement:.2%}"
-
-    def table(self):
-        """The same figures, one a line."""
-        return "\n".join(f"{field.name:<15} {getattr(self, field.name):.6g}" for field in fields(self))
-
-
-def compare(reference, candidate, *, atol=1e-4, rtol=1e-3):
-    """Compare two outputs element by element.
-
-    reference, candidate: numeric arrays of equal shape, [N, ...]. Agreement means |c - r| <= atol + rtol * |r|
-    everywhere, with NaN in the same places (numpy.allclose's rule). Raises ValueError when the shapes differ or the
-    arrays are empty, naming both.
-    """
-    reference, candidate = np.asarray(reference), np.asarray(candidate)
-    if reference.shape != candidate.shape or reference.size == 0:
-        raise ValueError(
-            f"compare() needs two arrays of the same shape with at least one element; found {list(reference.shape)} "
-            f"and {list(candidate.shape)}."
-        )
-    r, c = (array.astype(np.float64).reshape(-1) for array in (reference, candidate))
-    same = (r == c) | (np.isnan(r) & np.isnan(c))
-    usable = np.isfinite(r) & np.isfinite(c)
-    difference = np.where(same, 0.0, np.inf)
-    np.subtract(c, r, out=difference, where=usable & ~same)
-    difference = np.abs(difference)
-    return Parity(
-        max_abs=float(difference.max()),
-        mean_abs=float(difference.mean()),
-        max_rel=float((difference / np.maximum(np.abs(np.where(usable, r, 1.0)), 1e-12)).max()),
-        cosine=_cosine(r[usable], c[usable]),
-        top1_agreement=_top1_agreement(reference, candidate),
-        ok=bool(np.allclose(c, r, rtol=rtol, atol=atol, equal_nan=True)),
-    )
-
-
-def _cosine(r, c):
-    norms = np.linalg.norm(r) * np.linalg.norm(c)
-    if norms == 0:
-        return 1.0 if np.array_equal(r, c) else 0.0
-    return float(np.clip(np.dot(r, c) / norms, -1, 1))
-
-
-def _top1_agreement(reference, candidate):
-    rows = [np.atleast_1d(array).reshape(array.shape[:1] + (-1,) + array.shape[-1:] if array.ndim > 1 else (-1, 1, 1))
-            for array in (reference, candidate)]  # fmt: skip
-    r, c = (row.argmax(axis=-1) for row in rows)
-    return float((r == c).all(axis=1).mean())
+__all__ = ["LayerParity", "LayerReport", "Parity", "Verdict", "compare", "layer_parity", "snr", "verify"]
 
 
 @dataclass(frozen=True)
@@ -196,3 +135,162 @@ def _compare_all(reference, candidate, atol, rtol):
 def _never_reacts(answers):
     first, second = answers[:2]
     return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+
+
+EXACT, COARSE = 90.0, 60.0
+"""Decibels that a layer must reach: FP32 arithmetic gives 100 and more, weights in half precision and MNN's approximate
+Gelu 65 to 80, weights in 8 bits 35 to 60, weights that are 5 % off 26."""
+
+ROUNDING = 1e-6
+"""Differences below this share of the largest number that a layer got are rounding, whatever came out: a mean of
+numbers between -3 and 3 that ends near zero consists of it."""
+
+
+@dataclass(frozen=True)
+class LayerParity:
+    """One layer in both engines.
+
+    name: of its first ONNX node; nodes: of all; onnx_op, mnn_op: types, "Conv+Relu" and "Convolution+relu"; tensor,
+    shape: what it hands on, in ONNX. max_abs, cosine, snr_db compare what the engines computed from the model's inputs:
+    all that went wrong up to here. own_snr_db is about this layer alone: ONNX Runtime computes it again from what MNN
+    itself handed to it. ok: own_snr_db is at least limit_db, or what differs is rounding. note: why the tensors cannot
+    be compared, else "".
+    """
+
+    name: str
+    nodes: tuple
+    onnx_op: str
+    mnn_op: str
+    tensor: str
+    shape: tuple
+    max_abs: float
+    cosine: float
+    snr_db: float
+    own_snr_db: float
+    limit_db: float
+    ok: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """The layers in the order of the ONNX graph; prints itself as a table. unmatched: names of ONNX nodes in none."""
+
+    layers: tuple
+    unmatched: tuple = ()
+
+    @property
+    def ok(self):
+        """True when every layer computes in MNN what it computes in ONNX Runtime."""
+        return all(layer.ok for layer in self.layers)
+
+    @property
+    def wrong(self):
+        """The layers that do not."""
+        return tuple(layer for layer in self.layers if not layer.ok)
+
+    @property
+    def first(self):
+        """The first of them, None when there is none."""
+        return next(iter(self.wrong), None)
+
+    def __str__(self):
+        rows = [("layer", "ONNX", "MNN", "shape", "max abs", "cosine", "SNR", "own SNR", "")]
+        for layer in self.layers:
+            shape = "×".join(map(str, layer.shape)) or "scalar"
+            figures = f"{layer.max_abs:.1e}", f"{layer.cosine:.6f}", *map(_decibels, (layer.snr_db, layer.own_snr_db))
+            mark = "" if layer.ok else f"<-- {layer.note}"
+            rows.append((layer.name, layer.onnx_op, layer.mnn_op, shape, *figures, mark))
+        widths = [max(len(row[column]) for row in rows) for column in range(8)]
+        lines = [
+            "  ".join([*(cell.rjust(width) if column > 3 else cell.ljust(width)
+                        for column, (cell, width) in enumerate(zip(row, widths, strict=False))), row[8]]).rstrip()
+            for row in rows
+        ]  # fmt: skip
+        first = self.first
+        verdict = f"starts to differ at {first.name} ({first.onnx_op})" if first else "every layer agrees"
+        unmatched = [f"not compared: {', '.join(self.unmatched)}"] if self.unmatched else []
+        return "\n".join([f"{verdict}; SNR in dB", *lines, *unmatched])
+
+
+def _decibels(value):
+    return "exact" if value == np.inf else "-" if value == -np.inf else f"{value:.0f}"
+
+
+def layer_parity(onnx_path, mnn_path, inputs, *, timeout=300):
+    """Where does a converted model start to differ from its ONNX file? Returns a `LayerReport`; `.first` is the answer.
+
+    inputs: an array or {name: array}, real ones: a layer that gets zeros shows nothing. Both engines run in child
+    processes and keep every tensor; `helpers.intermediates` tells which is which. Then ONNX Runtime computes every
+    layer once more from *MNN's* tensors, so that a layer is judged by what it does itself (own SNR), not by what it was
+    given: neither the errors of the layers before it nor rounding that a deep network amplifies count against it.
+
+    A layer is right when its own SNR is at least 90 dB, or 60 dB where MNN stores its weights in half precision or
+    approximates (Gelu), or when it differs by less than a millionth of the largest number it was given.
+
+    Raises FileNotFoundError; ValueError when a file is not what its name says, inputs or outputs have other names in
+    the two, or `inputs` do not fit; RuntimeError when an engine gives up, NativeError when it crashes or takes longer
+    than `timeout` seconds.
+    """
+    onnx_path, mnn_path = Path(onnx_path), Path(mnn_path)
+    for path in (onnx_path, mnn_path):
+        if not path.is_file():
+            raise FileNotFoundError(f"layer_parity() needs {short(path)}, which does not exist.")
+
+    def in_child(function, *arguments):
+        return native.call(f"helpers.intermediates:{function}", *arguments, timeout=timeout)[0]
+
+    graph = intermediates.read_onnx(onnx_path)
+    inputs = inputs if isinstance(inputs, dict) else {graph.inputs[0]: inputs}
+    inputs = {name: np.asarray(array) for name, array in inputs.items()}
+    reference = in_child("onnx_tensors", onnx_path, inputs, graph.tensors)
+    operators, half, found = in_child("mnn_tensors", mnn_path, inputs, graph)
+    layers = intermediates.match(graph, operators)
+    arrays = {layer.tensor: _like(reference[layer.tensor], found[layer.mnn_tensor]) for layer in layers}
+    given = {name: array for name, array in arrays.items() if array is not None and array.dtype.kind == "f"}
+    own = in_child("onnx_tensors", onnx_path, inputs, list(arrays), given)
+    given |= inputs
+    matched = {node for layer in layers for node in layer.nodes}
+    return LayerReport(
+        tuple(
+            _judge(layer, reference[layer.tensor], own[layer.tensor], found[layer.mnn_tensor],
+                   [given[name] for name in layer.inputs if name in given], half)
+            for layer in layers
+        ),
+        tuple(node.name for node in graph.nodes if node not in matched),
+    )  # fmt: skip
+
+
+def _like(reference, array):
+    """MNN's array in ONNX's shape and dtype, None when axes of length 1 do not explain the difference."""
+    if [side for side in array.shape if side != 1] != [side for side in reference.shape if side != 1]:
+        return None
+    return array.reshape(reference.shape).astype(reference.dtype)
+
+
+def _judge(layer, reference, own, found, given, half):
+    """The LayerParity of one layer. own: ONNX Runtime's result from `given`, MNN's tensors; found: MNN's, as it is."""
+    limit = COARSE if half or any(node.type == "Gelu" for node in layer.nodes) else EXACT
+    shape, found = found.shape, _like(reference, found)
+    figures = {"max_abs": np.inf, "cosine": np.nan, "snr_db": -np.inf, "own_snr_db": -np.inf, "ok": False}
+    if found is not None:
+        up_to_here, alone = compare(reference, found), compare(own, found)
+        largest = max((np.abs(a[np.isfinite(a)]).max(initial=0) for a in given if a.dtype.kind == "f"), default=0)
+        figures = {
+            "max_abs": up_to_here.max_abs,
+            "cosine": up_to_here.cosine,
+            "snr_db": snr(reference, found),
+            "own_snr_db": snr(own, found),
+            "ok": bool(snr(own, found) >= limit or alone.max_abs <= ROUNDING * largest),
+        }
+    return LayerParity(
+        name=layer.nodes[0].name,
+        nodes=tuple(node.name for node in layer.nodes),
+        onnx_op=layer.onnx_op,
+        mnn_op=layer.mnn_op,
+        tensor=layer.tensor,
+        shape=reference.shape,
+        limit_db=limit,
+        note="" if found is not None else f"shape {'×'.join(map(str, shape))} in MNN",
+        **figures,
+    )

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..checks import Correct, exercise
 from ..data import MEAN, STD, arrays, normalize
+from ..distance import compare
 from ..model import load_weights
 from ..onnx_export import export_onnx
-from ..parity import compare
 from ..paths import ARTIFACTS, short
 from ..runtime import OrtModel
 
