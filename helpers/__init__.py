@@ -2,5 +2,20 @@
 
 import os
 
-# ONNX Runtime (1.29 and later) reports its use to its maker unless told not to before it is loaded.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+# Nothing calls home. These libraries look here once, while they are imported, so it has to be done before.
+os.environ.update({
+    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime (1.29 and later) reports its use to its maker
+    "HF_HUB_OFFLINE": "1",  # transformers would ask its hub about files that lie in a folder here
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+})  # fmt: skip
+
+
+def __getattr__(name):
+    """`helpers.diagnose`, loaded when somebody asks for it: importing the package itself stays cheap."""
+    if name != "diagnose":
+        raise AttributeError(f"module 'helpers' has no attribute {name!r}")
+    from .diagnosis import diagnose
+
+    return diagnose

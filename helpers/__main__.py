@@ -46,6 +46,12 @@ def parse(arguments):
         "bench", "time the engines against each other and print the tables",
         "Takes about a minute. Close other programs first. The figures as JSON: artifacts/bench.json",
     )  # fmt: skip
+    clean = command(
+        "clean", "delete caches: the language model, the decompressed images, HTML pages, screenshots",
+        "The notebooks make or fetch them again. Your weights and your progress stay.",
+    )  # fmt: skip
+    clean.add_argument("--all", action="store_true", help="delete all of artifacts/: your weights and progress too")
+    clean.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
     doctor = command("doctor", "say what is in order and what is not", "Installs and changes nothing.")
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
 
@@ -65,7 +71,9 @@ def main(arguments):
     options, rest = parse(arguments)
     if options.command in ("run", "render"):
         notebooks.select(options.numbers, ROOT / "notebooks")  # a typing error should not cost an installation first
-    if options.command != "doctor":
+    if options.command == "clean":  # needs no environment
+        bootstrap.check_python()
+    elif options.command != "doctor":
         python = bootstrap.ensure(ROOT)
         if python != sys.executable:
             return bootstrap.enter(python, ROOT, arguments)

@@ -9,7 +9,6 @@ import json
 import platform
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import numpy as np
 from . import native
 from .convert import read_mnn
 from .data import calibration_samples, sha256
-from .paths import ARTIFACTS, short, write_text
+from .paths import ARTIFACTS, atomic_write, short, write_text
 from .runtime import MnnModule, OrtModel
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
@@ -67,9 +66,7 @@ def bundle(mnn_path, *, onnx_path, weights_path, images, labels, folder=None, ru
     for path in sources:
         if not path.is_file():
             raise FileNotFoundError(f"bundle() needs {short(path)}, which does not exist. Make it first.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".writing-") as scratch:
-        place = Path(scratch, folder.name)
+    with atomic_write(folder) as place:
         place.mkdir()
         for path in sources:
             shutil.copyfile(path, place / path.name)
@@ -84,10 +81,6 @@ def bundle(mnn_path, *, onnx_path, weights_path, images, labels, folder=None, ru
         }
         write_text(place / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
         write_text(place / SEAL, f"{sha256(place / MANIFEST)}  {MANIFEST}\n")
-        old = Path(scratch, "old")
-        if folder.exists():
-            folder.rename(old)
-        place.rename(folder)
     return folder
 
 

@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from helpers.cli import CommandError
-from helpers.cli.pip_log import reason
 from helpers.cli.progress import Progress
+from helpers.pip_log import reason
 
 OLDEST, NEWEST = (3, 11), (3, 13)
 PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -284,13 +284,13 @@ def _torch_source(pins):
     if "torch" not in pins:
         return [], None
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        return [], ("PyTorch: the package index's build; in all about 0.4 GB to download, 1.5 GB on disk.", 2.5)
+        return [], ("PyTorch: the package index's build; in all about 0.5 GB to download, 1.7 GB on disk.", 2.5)
     if _answers(f"{PYTORCH_CPU_INDEX}/torch/", PROBE_SECONDS):
-        sentence = "PyTorch: the CPU build from PyTorch's own index; about 0.2 GB to download, in all 1.5 GB on disk."
+        sentence = "PyTorch: the CPU build from PyTorch's own index; about 0.2 GB to download, in all 1.7 GB on disk."
         return ["--extra-index-url", PYTORCH_CPU_INDEX], (sentence, 2.5)
     sentence = (
         f"PyTorch: its CPU index did not answer within {PROBE_SECONDS} s, so the package index's build, which brings "
-        "CUDA; about 3 GB to download, 6 GB on disk."
+        "CUDA; about 3 GB to download, 6.5 GB on disk."
     )
     return [], (sentence, 7)
 

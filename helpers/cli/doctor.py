@@ -168,7 +168,8 @@ def check_machine(root):
         enough = memory >= 2e9
         yield result("memory", enough, f"{memory / 1e9:.1f} GB", "The notebooks need about 2 GB; close other programs")
     free = shutil.disk_usage(str(root)).free / 1e9
-    yield result("disk", free >= 1, f"{free:.1f} GB free", "The notebooks write about 0.5 GB; free some space")
+    remedy = "The notebooks write about 1.2 GB; free some space (python3 -m helpers clean drops caches)"
+    yield result("disk", free >= 1.2, f"{free:.1f} GB free", remedy)
     if os.path.isdir("/dev/shm"):
         shared = shutil.disk_usage("/dev/shm").free / 1e6
         remedy = "In a container, start it with more shared memory (docker run --shm-size=256m)"

@@ -16,12 +16,13 @@ import pytest
 from tiny_project import ROOT, bare_environment, call, command, write_project
 
 from helpers.cli import CommandError, bootstrap
-from helpers.cli.pip_log import reason
+from helpers.pip_log import reason
 
 ON_ANY_PYTHON = [
     "helpers/__init__.py",
     "helpers/__main__.py",
-    *(f"helpers/cli/{name}.py" for name in ("__init__", "bootstrap", "doctor", "notebooks", "pip_log", "progress")),
+    "helpers/pip_log.py",
+    *(f"helpers/cli/{name}.py" for name in ("__init__", "bootstrap", "doctor", "notebooks", "progress")),
 ]
 
 

@@ -10,7 +10,7 @@ from tiny_project import ROOT, call, command
 
 from helpers.__main__ import parse
 
-COMMANDS = ("lab", "run", "test", "render", "bench", "doctor")
+COMMANDS = ("lab", "run", "test", "render", "bench", "clean", "doctor")
 
 
 def test_help_names_every_command_and_installs_nothing(tiny):

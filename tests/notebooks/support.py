@@ -11,8 +11,10 @@ import hashlib
 import json
 import os
 import shutil
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import uuid
@@ -87,6 +89,14 @@ def contents(copy):
     }
 
 
+def installed():
+    """{path: (bytes, time of change)} of every file of this Python's packages and commands, but for __pycache__."""
+    folders = {*map(sysconfig.get_path, ("purelib", "platlib", "scripts")), site.getusersitepackages()}
+    files = (os.path.join(place, name) for folder in folders for place, _, names in os.walk(folder)
+             if not place.endswith("__pycache__") for name in names)  # fmt: skip
+    return {file: (status.st_size, status.st_mtime_ns) for file in files if (status := os.lstat(file))}
+
+
 # --- under guard -------------------------------------------------------------------------------------------
 
 
@@ -122,16 +132,19 @@ class Guarded:
     leftovers: list  # command lines of processes that outlived it
 
 
-def guarded(command, copy, *, timeout):
-    """Run a command in a copy of the project: network cut, its own `helpers` first, nobody's Jupyter settings."""
+def guarded(command, copy, *, timeout, variables=()):
+    """Run a command in a copy of the project: network cut, its own `helpers` first, nobody's Jupyter settings.
+
+    variables: {name: value} of environment variables that it shall have besides, of the course's own the only ones.
+    """
     scratch = copy.parent
     log, output, mark = scratch / "guard.jsonl", scratch / "output.txt", uuid.uuid4().hex
     log.unlink(missing_ok=True)
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("PYTEST_", "JUPYTER_")) and name not in ("MNN_COURSE_ARTIFACTS", "MPLBACKEND")
-    }
+        if not name.startswith(("PYTEST_", "JUPYTER_", "MNN_COURSE_")) and name != "MPLBACKEND"
+    } | dict(variables)
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(HERE / "guard"), str(copy), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
@@ -201,13 +214,16 @@ def common_faults(run, copy, before):
 # --- as committed, under nbval -----------------------------------------------------------------------------
 
 
-def nbval_faults(project, name):
-    """Run notebooks/<name> of a project under nbval, strictly; returns what is wrong, in sentences."""
+def nbval_faults(project, name, variables=()):
+    """Run notebooks/<name> of a project under nbval, strictly; returns what is wrong, in sentences.
+
+    variables: see guarded().
+    """
     nb = read(project / "notebooks" / name)
     cells = [cell for cell in nb.cells if cell.cell_type == "code"]
     stated = hygiene.stated_seconds(nb)
     with fresh_copy(project) as copy:
-        before = contents(copy)
+        before, packages = contents(copy), installed()
         settings, report = copy.parent / "pytest.ini", copy.parent / "report.xml"
         # Settings of our own: not the project's, whose markers and options are meant for other tests.
         settings.write_text("[pytest]\njunit_duration_report = call\n", "utf-8")
@@ -215,9 +231,13 @@ def nbval_faults(project, name):
             [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-p", "no:cacheprovider",
              "--noconftest", "-c", settings, "--rootdir", copy, "--color=no", "--junitxml", report,
              f"notebooks/{name}"],
-            copy, timeout=120 + 5 * (stated or 60),
+            copy, timeout=120 + 5 * (stated or 60), variables=variables,
         )  # fmt: skip
         faults = [*judge_report(report, run, len(cells), stated), *common_faults(run, copy, before)]
+    faults += [
+        f"{file} was installed, changed or removed; a notebook leaves the environment as it is."
+        for file in sorted({file for file, _ in packages.items() ^ installed().items()})
+    ]
     faults += [
         f"Cell {number} was never executed by its author, so nothing compares it."
         for number, cell in enumerate(cells)
@@ -259,8 +279,11 @@ def judge_report(report, run, cells, stated):
 # --- with the exercises tried ------------------------------------------------------------------------------
 
 
-def exercise_faults(project, name):
-    """Run notebooks/<name> with its wrong answers and solutions put in; returns what is wrong, in sentences."""
+def exercise_faults(project, name, variables=()):
+    """Run notebooks/<name> with its wrong answers and solutions put in; returns what is wrong, in sentences.
+
+    variables: see guarded().
+    """
     nb = read(project / "notebooks" / name)
     try:
         tried = solutions.inject(nb, solutions.read(project / "notebooks" / "solutions" / f"{Path(name).stem}.py"))
@@ -272,7 +295,7 @@ def exercise_faults(project, name):
         executed = copy.parent / "executed.ipynb"
         run = guarded(
             [sys.executable, HERE / "execute.py", f"notebooks/{name}", executed],
-            copy, timeout=240 + 10 * (hygiene.stated_seconds(nb) or 60),
+            copy, timeout=240 + 10 * (hygiene.stated_seconds(nb) or 60), variables=variables,
         )  # fmt: skip
         faults = list(common_faults(run, copy, before))
         if run.returncode is None or not executed.exists():

@@ -17,8 +17,8 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_wrong_answers_are_refused_each_with_its_hint_and_solutions_accepted(name):
-    faults = support.exercise_faults(ROOT, name)
+def test_wrong_answers_are_refused_each_with_its_hint_and_solutions_accepted(name, variables):
+    faults = support.exercise_faults(ROOT, name, variables)
     assert not faults, "\n".join(faults)
 
 

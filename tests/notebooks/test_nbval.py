@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 import support
@@ -12,6 +14,7 @@ from helpers.paths import NOTEBOOKS, ROOT
 
 pytestmark = pytest.mark.notebooks
 ALL = sorted(path.name for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+INSTALLED = Path(sysconfig.get_path("purelib"), "left_by_a_test.txt")
 
 
 def test_there_are_notebooks():
@@ -19,8 +22,8 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_notebook_prints_what_is_committed(name):
-    faults = support.nbval_faults(ROOT, name)
+def test_the_notebook_prints_what_is_committed(name, variables):
+    faults = support.nbval_faults(ROOT, name, variables)
     assert not faults, "\n".join(faults)
 
 
@@ -68,7 +71,7 @@ def rude(tmp_path_factory):
     cells["step"].source = (
         tiny.STEP
         + '''
-import pathlib, socket, subprocess, sys
+import pathlib, socket, subprocess, sys, sysconfig
 
 child = """
 import socket
@@ -92,9 +95,14 @@ socket.gethostbyname(socket.gethostname())
 pathlib.Path("../helpers/new.py").touch()
 pathlib.Path("98_tiny.html").touch()
 pathlib.Path("../artifacts/html").mkdir(parents=True)
+pathlib.Path(sysconfig.get_path("purelib"), "left_by_a_test.txt").touch()
 sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)'''
     )
-    return support.nbval_faults(tiny.project(tmp_path_factory.mktemp("rude"), tiny.notebook(cells)), "98_tiny.ipynb")
+    project = tiny.project(tmp_path_factory.mktemp("rude"), tiny.notebook(cells))
+    try:
+        return support.nbval_faults(project, "98_tiny.ipynb")
+    finally:
+        INSTALLED.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +130,11 @@ def test_writing_outside_of_artifacts_fails(rude):
     for name in ("helpers/new.py", "notebooks/98_tiny.html"):
         assert f"{name} was written; notebooks write to artifacts/ only." in rude
     assert "artifacts/html was written; that is for `run` alone." in rude
+
+
+def test_a_change_to_the_installed_packages_fails(rude):
+    expected = f"{INSTALLED} was installed, changed or removed; a notebook leaves the environment as it is."
+    assert expected in rude
 
 
 def test_a_stated_time_far_from_the_measured_one_fails(rude):

@@ -2,6 +2,8 @@
 
 import re
 
+DAMAGED = "a download arrived damaged"
+
 # In this order: what stands first explains what comes after it. Each row: words in the log, what they mean, the remedy.
 REASONS = (
     (
@@ -25,8 +27,9 @@ REASONS = (
         "restore requirements.txt (git checkout -- requirements.txt)",
     ),
     (
-        r"DO NOT MATCH THE HASHES|IncompleteRead|Connection broken|incomplete-download|BadZipFile|invalid wheel",
-        "a download arrived damaged",
+        r"DO NOT MATCH THE HASHES|IncompleteRead|Connection broken|incomplete-download|BadZipFile|invalid wheel"
+        r"|Wheel .* is invalid",
+        DAMAGED,
         "use a steadier connection",
     ),
     (
