@@ -5,7 +5,7 @@ import os
 # Nothing calls home. These libraries look here once, while they are imported, so it has to be done before.
 os.environ.update({
     "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime (1.29 and later) reports its use to its maker
-    "HF_HUB_OFFLINE": "1",  # transformers would ask its hub about files that lie in a folder here
+    "HF_HUB_OFFLINE": "1",  # Hugging Face's libraries ask no hub, whatever they are given
     "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",

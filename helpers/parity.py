@@ -1,4 +1,4 @@
-"""Does an .mnn file compute what its ONNX file does? As a whole: `verify`. And where it begins to differ: `layer_parity`.
+"""Does an .mnn file compute what its ONNX file does? `verify` asks the whole, `layer_parity` every layer.
 
 How far two arrays are apart is the matter of `helpers.distance`; its `compare` and `snr` can be imported from here too.
 """
