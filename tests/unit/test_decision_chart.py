@@ -49,6 +49,8 @@ def diagnosis(fault=None, at=None, skipped=()):
 def test_the_boxes_stand_in_the_order_of_the_questions_and_hold_them():
     boxes = Boxes(draw()).boxes
     assert [text for _, _, text in boxes] == [box + question for box, question in QUESTIONS.items()]
+    for first, title in decision_chart.STAGES.items():
+        assert f"{title}{first}{QUESTIONS[first]}no → " in Boxes(draw()).text
     assert Boxes(draw()).text.count("↓ yes") == Boxes(draw()).text.count("no → ") == len(QUESTIONS)
 
 
@@ -66,6 +68,8 @@ def test_the_verdict_is_told_by_colour_and_by_sign():
         colour, sign = LOOKS[verdict]
         assert f"background-color:{colour};" in boxes[box][1]["style"]
         assert boxes[box][2].startswith(f"{sign} {box}")
+    thick = [box for box, (_, attributes, _) in boxes.items() if "border:3px" in attributes["style"]]
+    assert thick == ["layout"]
     assert len(set(LOOKS.values())) == len(LOOKS) and len({sign for _, sign in LOOKS.values()}) == len(LOOKS)
 
 
@@ -112,5 +116,7 @@ def test_a_heading_that_cannot_be_linked_to_everywhere_is_an_error(heading):
 
 
 def test_text_in_a_heading_cannot_become_markup():
-    boxes = Boxes(draw(links={"files": "Q & A: what's first?"})).boxes
+    html = draw(links={"files": "Q & A: what's first?"})
+    assert 'href="#Q-&amp;-A:' in html and "&amp; A: what" in html
+    boxes = Boxes(html).boxes
     assert boxes[0][1]["href"] == "#Q-&-A:-what's-first?"

@@ -105,12 +105,17 @@ def test_a_healthy_pair_in_half_precision_is_left_in_peace(here, mnist, pixels, 
     assert_healthy(here(mnist[0], half, digits(pixels, 100)))
 
 
-def test_a_model_with_a_fixed_batch_is_fed_in_batches(here, pixels, tmp_path):
+@pytest.fixture(scope="session")
+def one_by_one(course):
+    """The digit classifier exported with a batch of 1."""
     from helpers.artifacts import require
 
-    onnx_path = require("mnist_cnn_batch1.onnx", tmp_path)
-    mnn_path = convert_onnx(onnx_path, tmp_path / "one.mnn").path
-    assert_healthy(here(onnx_path, mnn_path, digits(pixels, 40)))
+    path = require("mnist_cnn_batch1.onnx", course)
+    return path, convert_onnx(path, path.with_suffix(".mnn")).path
+
+
+def test_a_model_with_a_fixed_batch_is_fed_in_batches(here, one_by_one, pixels):
+    assert_healthy(here(*one_by_one, digits(pixels, 20)))
 
 
 def test_a_mediocre_but_honest_classifier_is_left_in_peace(here, toy):
@@ -323,6 +328,15 @@ def test_an_mnn_converted_without_external_data_is_found(here, split, mnist, pix
     assert_found(found, "missing external data", "weights", "layers hold other weights")
 
 
+def test_an_mnn_in_which_only_the_external_weights_are_wrong_is_found(here, toy, shown, tmp_path):
+    path = tmp_path / "toy.onnx"  # the Gemm's weights are large enough for the other file
+    onnx.save_model(onnx.load(toy[0]), path, save_as_external_data=True, location="w.data", size_threshold=10_000)
+    fault = faults.wrong_weights(toy[0], tmp_path / "wrong.onnx", 1)
+    mnn = convert_onnx(fault.path, tmp_path / "wrong.mnn").path
+    assert_found(here(path, mnn, shown), "missing external data", "weights", "1 of 2 layers")
+    assert here(toy[0], mnn, shown).fault == "wrong weights"
+
+
 BATCHNORM = dict(zip(("gain", "shift", "m1", "v1"), np.float32([[1] * 3, [0] * 3, [-0.9] * 3, [0.5] * 3]), strict=True))
 NORMALISE = ("BatchNormalization", ["x", "gain", "shift", "m1", "v1"])
 
@@ -332,6 +346,7 @@ def test_training_mode_in_the_graph_is_found(here, toy, shown, tmp_path):
     path = make_toy(tmp_path / "train.onnx", graph, extra=BATCHNORM)
     found = here(path, toy[1], shown)
     assert_found(found, "train-mode export", "export", "1 BatchNormalization in training mode", "moves by")
+    assert_found(here(path, toy[1], shown[0] * np.nan), "train-mode export", "export")  # by the graph alone
     dropout = [("Dropout", ["x", "ratio", "training"], ["given"])]
     extra = {"ratio": np.array(0.5, np.float32), "training": np.array(True)}
     path = make_toy(tmp_path / "dropout.onnx", dropout, extra=extra)
@@ -431,8 +446,9 @@ def test_layers_that_cannot_be_compared_are_no_excuse_for_outputs_that_differ(
     asked = diagnosis_models._ask_mnn
     monkeypatch.setattr(parity, "layer_parity", refuse)
     monkeypatch.setattr(
-        diagnosis_models, "_ask_mnn", lambda *a: {n: y + noise * 20 * rng.normal(size=y.shape) for n, y in asked(*a).items()}
-    )
+        diagnosis_models, "_ask_mnn",
+        lambda *a: {name: y + noise * 20 * rng.normal(size=y.shape) for name, y in asked(*a).items()},
+    )  # fmt: skip
     found = here(*mnist, digits(pixels, 20))
     if fault:
         assert_found(found, fault, "layers", "The outputs do not agree", "no idea")
@@ -455,6 +471,20 @@ def test_two_outputs_that_exchanged_their_names_are_found(here, shown, tmp_path,
     mnn = convert_onnx(swapped, tmp_path / "swapped.mnn").path
     assert_found(here(right, mnn, shown[0]), "swapped outputs", box, "class", "mood")
     assert_healthy(here(right, convert_onnx(right, tmp_path / "right.mnn").path, shown))
+
+
+def test_layers_of_equal_size_are_paired_by_name_whatever_their_order(tmp_path):
+    path = two_outputs(tmp_path / "a.onnx", "class", "mood", 12)
+    mnn = convert_onnx(path, tmp_path / "a.mnn").path
+    model = onnx.load(path)
+    nodes = list(model.graph.node)
+    first, second = (index for index, node in enumerate(nodes) if node.op_type == "Gemm")
+    nodes[first : second + 1] = [nodes[second], *nodes[first:second]]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, tmp_path / "b.onnx")
+    for file in (path, tmp_path / "b.onnx"):
+        assert [layer.kind for layer in layer_faults.compare_weights(file, mnn)] == [None] * 3
 
 
 def test_outputs_swapped_in_both_files_are_found_by_the_labels(here, shown, tmp_path):
@@ -526,11 +556,8 @@ def test_a_pair_of_two_models_is_found(here, mnist, toy, shown, pixels, tmp_path
     assert_found(found, "pair not made from each other", "layers", "2 layers with weights, the .mnn 3")
 
 
-def test_a_batch_that_became_fixed_is_no_pair(here, mnist, pixels, tmp_path):
-    from helpers.artifacts import require
-
-    one = convert_onnx(require("mnist_cnn_batch1.onnx", tmp_path), tmp_path / "one.mnn").path
-    assert_found(here(mnist[0], one, digits(pixels, 20)), "pair not made from each other", "signature")
+def test_a_batch_that_became_fixed_is_no_pair(here, mnist, one_by_one, pixels):
+    assert_found(here(mnist[0], one_by_one[1], digits(pixels, 20)), "pair not made from each other", "signature")
 
 
 def test_weights_behind_a_batchnorm_are_recognised(tmp_path):
