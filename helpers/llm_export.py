@@ -40,7 +40,7 @@ def export(checkpoint, *, bits, block, folder=LLM_CACHE, timeout=1800):
         raise ValueError(f"export() takes bits 8 or 4 and block 32, 64 or 128; found bits={bits!r}, block={block!r}.")
     path = Path(folder) / f"{checkpoint.name}-w{bits}-b{block}"
     made_from = {
-        "checkpoint": _fingerprint(checkpoint), "bits": bits, "block": block,
+        "checkpoint": made.fingerprint(checkpoint), "bits": bits, "block": block,
         "llmexport": importlib.metadata.version("llmexport"), "MNN": importlib.metadata.version("MNN"),
     }  # fmt: skip
     if made.fits(path, made_from) and (path / "config.json").is_file():
@@ -58,12 +58,6 @@ def export(checkpoint, *, bits, block, folder=LLM_CACHE, timeout=1800):
     seconds = time.perf_counter() - start
     print(f"{short(path)}: {why} from {short(checkpoint)} in {seconds:.0f} s ({made.size(path):,} bytes)")
     return path
-
-
-def _fingerprint(checkpoint):
-    """Name, size and time of the last change of every file in a checkpoint: gigabytes need not be read for that."""
-    files = ((file.name, file.stat()) for file in sorted(checkpoint.iterdir()) if file.is_file())
-    return [[name, status.st_size, status.st_mtime_ns] for name, status in files]
 
 
 def _run(checkpoint, scratch, bits, block, log_path, timeout):

@@ -15,7 +15,6 @@ import numpy as np
 
 from . import bench, made, native
 from .llm import ChatModel
-from .llm_export import _fingerprint
 from .llm_prompts import PROMPTS, TEXT
 from .llm_sampling import log_softmax
 from .paths import LLM_CACHE, atomic_write, short
@@ -121,7 +120,7 @@ def reference(checkpoint, *, prompts=PROMPTS, text=TEXT, folder=LLM_CACHE, timeo
     path = Path(folder) / f"{checkpoint.name}-original"
     asked = hashlib.sha256(repr((tuple(prompts), text)).encode()).hexdigest()
     versions = [importlib.metadata.version(name) for name in ("transformers", "torch")]
-    made_from = {"checkpoint": _fingerprint(checkpoint), "asked": asked, "versions": versions}
+    made_from = {"checkpoint": made.fingerprint(checkpoint), "asked": asked, "versions": versions}
     if made.fits(path, made_from):
         print(f"{short(path)}: reused ({made.size(path):,} bytes)")
     else:
@@ -170,8 +169,8 @@ def evaluate(folder, original, *, memory="high", activation_scales=0, threads=2)
 
 
 def table(original, rows):
-    """The rows under one another as text, the original's perplexity and size first."""
-    header = ("", "same 1st token", "cosine", "KL (nats)", "perplexity", "file", "peak memory", "reads", "writes")
+    """The rows under one another as text, the original's perplexity and size first. Speeds are tokens per second."""
+    header = ("", "same 1st token", "cosine", "KL (nats)", "perplexity", "file", "peak", "reads", "writes")
     first = (
         f"original, {original.bits} bits", "", "", "", f"{perplexity(original.text_logits, original.text_ids):.2f}",
         f"{original.bytes / 1e6:.0f} MB", "", "", "",
@@ -180,7 +179,7 @@ def table(original, rows):
     return bench.table(header, [first, *(
         (row.name, f"{round(row.top1 * count)} of {count}", f"{row.cosine:.5f}", f"{row.kl:.5f}",
          f"{row.perplexity:.2f}", f"{row.bytes / 1e6:.0f} MB", f"{row.peak_bytes / 1e6:.0f} MB",
-         f"{row.prefill_speed:.0f} tokens/s", f"{row.decode_speed:.0f} tokens/s")
+         f"{row.prefill_speed:.0f}/s", f"{row.decode_speed:.0f}/s")
         for row in rows
     )])  # fmt: skip
 
@@ -189,7 +188,6 @@ def table(original, rows):
 
 
 def _compute(checkpoint, prompts, text, target):
-    from . import llm_weights  # noqa: F401, I001  (before transformers, which it keeps from asking the network)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
