@@ -101,8 +101,7 @@ def _answers(model, feed):
     for start in range(0, count, size):
         # A last batch that is too short is filled up with its own last sample.
         rows = np.minimum(np.arange(start, start + size), count - 1)
-        result = model({name: array[rows] for name, array in feed.items()})
-        parts.append(result if isinstance(result, dict) else {next(iter(model.outputs)): result})
+        parts.append(model.named({name: array[rows] for name, array in feed.items()}))
     joined = {name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]}
     return {name: array[:count] if len(array) >= count else array for name, array in joined.items()}
 

@@ -112,17 +112,12 @@ def onnx_tensors(path, inputs, wanted, replaced=None):
         exposed = Path(folder, Path(path).name)
         onnx.save(model, exposed)
         runner = OrtModel(exposed)
-        results = _by_name(runner, inputs | {_given(name): replaced[name] for name in used})
+        results = runner.named(inputs | {_given(name): replaced[name] for name in used})
     return {name: results[name] for name in wanted}
 
 
 def _given(name):
     return f"{name} (given)"
-
-
-def _by_name(runner, inputs):
-    results = runner(inputs)
-    return results if isinstance(results, dict) else {next(iter(runner.outputs)): results}
 
 
 class _Exposed(MnnModule):
@@ -158,7 +153,7 @@ def mnn_tensors(path, inputs, graph):
                 f"{sorted(expected)}. Convert that file (notebook 05) and compare with the result."
             )
     names = set(graph.tensors)
-    answers = _by_name(model, inputs)
+    answers = model.named(inputs)
     net = read_mnn(path)
     details = [entry.get("main") or {} for entry in net["oplists"]]
     half = any(main.get("dataType") == "DT_HALF" or (main.get("quanParameter") or {}).get("type") == 3
@@ -169,7 +164,7 @@ def mnn_tensors(path, inputs, graph):
         if name in names or op.name in names
     )  # fmt: skip
     # The answers are those of a run that nobody looks into: exposing a tensor changes how MNN uses its memory.
-    return operators, half, _by_name(_Exposed(path, wanted), inputs) | answers
+    return operators, half, _Exposed(path, wanted).named(inputs) | answers
 
 
 def match(graph, operators):

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .llm_sampling import options
-from .native import Finished, NativeError, last_lines
-from .paths import ROOT, short
+from .native import Finished, NativeError, child_environment, last_lines
+from .paths import short
 
 FILES = ("config.json", "llm_config.json", "llm.mnn", "llm.mnn.weight", "checkpoint.json")
 WINDOW = 2048
@@ -290,11 +290,10 @@ class _Child:
 
     def __init__(self, folder, settings):
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _end)
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "helpers.llm_child", str(folder), json.dumps(settings)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+            env=child_environment(),
             start_new_session=os.name == "posix",  # so that interrupting a cell does not interrupt the child
         )  # fmt: skip
         self.failed = False

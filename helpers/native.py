@@ -72,13 +72,11 @@ def run(arguments, *, timeout=300, log_path=None, cwd=None):
     arguments: list of str; timeout in seconds; log_path: where stdout and stderr are also kept. The child sees this
     project's `helpers`. Raises NativeError when the time is up; the child and its own children are then killed.
     """
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
     start = time.perf_counter()
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(
             [str(argument) for argument in arguments], stdout=output, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, env=environment, cwd=cwd, start_new_session=os.name == "posix",
+            stdin=subprocess.DEVNULL, env=child_environment(), cwd=cwd, start_new_session=os.name == "posix",
         )  # fmt: skip
         try:
             child.wait(timeout)
@@ -98,6 +96,12 @@ def run(arguments, *, timeout=300, log_path=None, cwd=None):
             None, log, seconds,
         )  # fmt: skip
     return Finished(child.returncode, log, seconds)
+
+
+def child_environment():
+    """Environment variables for a child process of this Python: it sees this project's `helpers` and speaks UTF-8."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
 
 
 def _kill(child):

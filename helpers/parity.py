@@ -79,11 +79,7 @@ def _answers(engine, path, feeds):
     model = OrtModel(path) if engine == "ONNX Runtime" else MnnModule(path)
     if not isinstance(feeds, list):
         feeds = _made_up(model) if feeds is None else _with_second(model, feeds)
-    answers = []
-    for feed in feeds:
-        result = model(feed)
-        answers.append(result if isinstance(result, dict) else {next(iter(model.outputs)): result})
-    return feeds, answers
+    return feeds, [model.named(feed) for feed in feeds]
 
 
 def _made_up(model):

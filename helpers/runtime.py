@@ -64,6 +64,11 @@ class Runner:
             return result if known else self._as_promised([result])
         return self._as_promised(self._run(self._checked(inputs)))
 
+    def named(self, inputs):
+        """The same as a dict, {output name: array}, also where there is only one output. (A TorchModel knows no names.)"""
+        result = self(inputs)
+        return result if isinstance(result, dict) else {next(iter(self.outputs)): result}
+
     def _again(self, array):
         """_run() for one input of the shape before, and one output."""
         return self._run([array])[0]
