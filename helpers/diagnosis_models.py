@@ -10,13 +10,12 @@ import numpy as np
 from . import hypotheses, native
 from .diagnosis_samples import arrays_of, fault_found, fine, misfit, scores, skipped, statistics, unsound
 from .faults import HALF_MAX
+from .onnx_export import constants_of, files
 from .paths import short
 
 
 def ask_files(case):
     """Whether both files are there, whole, and can be loaded; fills case.reference for all later boxes."""
-    from .onnx_export import files
-
     for path in (case.onnx, case.mnn):
         if not path.is_file():
             return fault_found("missing file", f"{short(path)} does not exist.")
@@ -111,8 +110,7 @@ def _in_training(path):
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {n.output[0]: n.attribute[0].t for n in graph.node if n.op_type == "Constant" and n.attribute}
+    constants = constants_of(graph)
     training = []
     for node in graph.node:
         if node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .intermediates import RELUS
+from .onnx_export import constants_of
 from .paths import atomic_write
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -170,12 +171,7 @@ def _change_weight(onnx_path, out, layer, change, what):
     from onnx import numpy_helper
 
     model = _load(onnx_path)
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    weights |= {
-        node.output[0]: attribute.t
-        for node in model.graph.node if node.op_type == "Constant"
-        for attribute in node.attribute if attribute.name == "value"
-    }  # fmt: skip
+    weights = constants_of(model.graph)
     node = _find(model, layer, [n for n in model.graph.node if n.op_type in WEIGHTED and n.input[1] in weights])
     tensor = weights[node.input[1]]
     changed = change(numpy_helper.to_array(tensor)).astype(numpy_helper.to_array(tensor).dtype)

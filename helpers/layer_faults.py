@@ -9,6 +9,7 @@ import numpy as np
 
 from .convert import read_mnn
 from .faults import HALF_MAX, WEIGHTED
+from .onnx_export import constants_of
 
 MNN_WEIGHTED = ("Convolution", "ConvolutionDepthwise", "Deconvolution", "DeconvolutionDepthwise", "InnerProduct")
 SAME = 0.002
@@ -59,11 +60,7 @@ def _onnx_layers(path):
         if tensor.data_location == onnx.TensorProto.EXTERNAL
     }  # fmt: skip
     graph = onnx.load(path).graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {
-        node.output[0]: attribute.t for node in graph.node if node.op_type == "Constant"
-        for attribute in node.attribute if attribute.name == "value"
-    }  # fmt: skip
+    constants = constants_of(graph)
     values = {}
 
     def value(name):

@@ -129,6 +129,15 @@ def _hushed():
         logging.disable(logging.NOTSET)
 
 
+def constants_of(graph):
+    """{name: onnx.TensorProto} of all that an ONNX graph stores: its initializers and its Constant nodes."""
+    return {tensor.name: tensor for tensor in graph.initializer} | {
+        node.output[0]: attribute.t
+        for node in graph.node if node.op_type == "Constant"
+        for attribute in node.attribute if attribute.name == "value"
+    }  # fmt: skip
+
+
 def summary(path):
     """Read an ONNX file, infer its shapes, return its `OnnxSummary`. Raises FileNotFoundError or onnx's own errors."""
     import onnx
@@ -136,10 +145,7 @@ def summary(path):
     path = Path(path)
     model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     graph = model.graph
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
+    constants = constants_of(graph)
     shapes = {value.name: _shape(value) for value in (*graph.input, *graph.value_info, *graph.output)}
     return OnnxSummary(
         path=path,

@@ -65,7 +65,7 @@ class Runner:
         return self._as_promised(self._run(self._checked(inputs)))
 
     def named(self, inputs):
-        """The same as a dict, {output name: array}, also where there is only one output. (A TorchModel knows no names.)"""
+        """The same as a dict, {output name: array}, also where there is only one output. Not for a TorchModel."""
         result = self(inputs)
         return result if isinstance(result, dict) else {next(iter(self.outputs)): result}
 
