@@ -53,10 +53,10 @@ def assert_boxes_lead_to_their_headings(browser):
         ActionChains(browser).move_to_element(link).click().perform()
         # JupyterLab guesses the heights of cells that it has not drawn yet: a first long jump may end a little early.
         try:
-            wait(browser, lambda heading=heading: at_the_top(browser, heading), heading, 5)
+            wait(browser, lambda heading=heading: at_the_top(browser, heading), heading, 10)
         except TimeoutError:
             browser.execute_script("arguments[0].click()", link)
-            wait(browser, lambda heading=heading: at_the_top(browser, heading), heading, 5)
+            wait(browser, lambda heading=heading: at_the_top(browser, heading), heading, 10)
 
 
 def top(browser, heading):

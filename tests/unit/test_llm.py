@@ -349,7 +349,7 @@ def test_child_that_does_not_answer_in_time(folder):
         start = time.monotonic()
         with pytest.raises(NativeError, match=r"stopped after 0\.5 s.*timeout="):
             chat("fox")
-        assert time.monotonic() - start < 5 and gone(pid)
+        assert time.monotonic() - start < 30 and gone(pid)
         chat.timeout = 60
         assert chat("fox", max_new_tokens=5)
 

@@ -255,8 +255,8 @@ def test_an_exporter_that_makes_nothing_and_says_all_is_well_is_an_error(tmp_pat
 def test_an_exporter_that_does_not_end_is_stopped(tmp_path, script):
     script("import time\nprint('still at it', flush=True)\ntime.sleep(60)")
     start = time.perf_counter()
-    fails(tmp_path, "(?s)no result after 1 s.*still at it", timeout=1)
-    assert time.perf_counter() - start < 10
+    fails(tmp_path, "(?s)no result after 5 s.*still at it", timeout=5)
+    assert time.perf_counter() - start < 30
 
 
 def copy_of(exported, then):
