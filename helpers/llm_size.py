@@ -2,10 +2,11 @@
 
 import json
 import math
-import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors import safe_open
 
 from . import native
 
@@ -32,8 +33,8 @@ class Shape:
 def read_shape(folder):
     """The `Shape` of a Hugging Face folder, or of a folder that llm_export made (its parameters are then not counted).
 
-    parameters: elements of all tensors in the *.safetensors files, from their headers
-    (https://github.com/huggingface/safetensors#format); embeddings that are tied to the output are stored once.
+    parameters: elements of all tensors in the *.safetensors files; embeddings that are tied to the output are stored
+    once.
     Raises FileNotFoundError without a configuration.
     """
     folder = Path(folder)
@@ -51,9 +52,8 @@ def read_shape(folder):
 
 
 def _elements(file):
-    with open(file, "rb") as content:
-        header = json.loads(content.read(struct.unpack("<Q", content.read(8))[0]))
-    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+    with safe_open(file, framework="numpy") as tensors:
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
 
 
 def weight_bytes(parameters, bits, block=None):
