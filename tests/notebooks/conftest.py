@@ -1,4 +1,4 @@
-"""What a notebook's run is given, and what the report says about the notebooks' tests."""
+"""What a notebook's run is given."""
 
 import os
 import shutil
@@ -13,8 +13,9 @@ from helpers.native import ToolError
 
 
 @pytest.fixture
-def variables(name, request):
+def variables(name, request, record_property):
     """Environment variables for the run of the notebook `name`; none but for the one with the language model."""
+    record_property("network", "cut" if support.network_cut() else "watched")
     return request.getfixturevalue("language_model") if name.startswith("10_") else {}
 
 
@@ -38,15 +39,3 @@ def language_model():
         except OSError:  # on another disk
             shutil.copy2(weights, folder)
         yield {"MNN_COURSE_LLM_CACHE": folder}
-
-
-def pytest_terminal_summary(terminalreporter):
-    if not support.network_cut.cache_info().currsize:
-        return  # no notebook was run
-    if support.network_cut():
-        terminalreporter.write_line("Notebooks ran with the network cut, each in a network namespace of its own.")
-    else:
-        terminalreporter.write_line(
-            "Notebooks ran WITHOUT a network namespace: only what Python code tries to reach was seen and refused.",
-            yellow=True,
-        )
