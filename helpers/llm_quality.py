@@ -149,7 +149,7 @@ def evaluate(folder, original, *, memory="high", activation_scales=0, threads=2)
     made_with = json.loads((folder / "export_args.json").read_text(encoding="utf-8"))
     bits, block = made_with["quant_bit"], made_with["quant_block"]
     with ChatModel(folder, memory=memory, activation_scales=activation_scales, threads=threads) as chat:
-        stats = chat(SPEED_PROMPT, max_new_tokens=24).stats  # first, so that the peak is that of a chat
+        stats = chat(SPEED_PROMPT, max_new_tokens=16).stats  # first, so that the peak is that of a chat
         for prompt, ids in zip(original.prompts, original.prompt_ids, strict=True):
             if chat.prompt_ids(prompt) != ids:
                 raise ValueError(f"{short(folder)} makes other tokens than {original.name} of the prompt {prompt!r}.")

@@ -88,7 +88,8 @@ def memory_by_context(folder, lengths, *, memory="low", timeout=600):
     """[bytes of physical memory that the child holds after reading lengths[0], lengths[1], … tokens], in one process.
 
     lengths: ascending; 0 is the memory after loading. The text is read 512 tokens at a time, as ChatModel reads it.
-    More than the cache: each time it grows it is copied, and MNN keeps the old copies for itself. Raises NativeError.
+    More than the cache, about twice its size: intermediate results, and what MNN keeps for itself when it grows. Raises
+    NativeError.
     """
     return native.call("helpers.llm_size:_memory_by_context", Path(folder), lengths, memory, timeout=timeout)[0]
 

@@ -166,7 +166,7 @@ class DigitGuesser(ipywidgets.HBox):
         except Exception as error:
             # An exception in a widget's callback would end in a log that no learner reads.
             self.error = error
-            self.answer.value = _red(error)
+            self.answer.value = red(error)
         else:
             self.answer.value = _answer_html(image, probs)
 
@@ -200,7 +200,7 @@ class ImagePicker(ipywidgets.VBox):
         try:
             picture = _img(plots.png(self.draw(self.images[i])), caption)
         except Exception as error:
-            self.picture.value = _red(error)
+            self.picture.value = red(error)
         else:
             self.picture.value = f"<div>{html.escape(caption)}</div>{picture}"
 
@@ -225,7 +225,7 @@ def _img(data, alt, css_class=""):
     return f'<img class="{css_class}" alt="{html.escape(alt)}" decoding="sync" src="{source}">'
 
 
-def _red(error):
+def red(error):
     text = html.escape(f"{type(error).__name__}: {error}")
     style = "color:#C62828;background:#FFF;padding:8px;white-space:pre-wrap;max-width:36em"
     return f'<pre class="mnn-error" role="alert" style="{style}">{text}</pre>'

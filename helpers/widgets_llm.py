@@ -13,7 +13,7 @@ import ipywidgets
 from . import plots
 from .llm_quality import perplexity
 from .llm_size import Shape, kv_cache_bytes, weight_bytes
-from .widgets import _red
+from .widgets import red
 
 REDRAW = 0.1
 """Seconds between two drawings of an answer that is being written: more often than one can read costs only time."""
@@ -117,7 +117,7 @@ class ChatBox(ipywidgets.VBox):
             self.error = error
             self.turns.pop()  # it is not part of the conversation either
             self.question.value = question
-            self.status.value = _red(error)
+            self.status.value = red(error)
         self._draw()
 
     def _ready(self):
@@ -234,9 +234,10 @@ class FitCalculator(ipywidgets.VBox):
     def _repr_mimebundle_(self, **kwargs):
         rows = []
         for name, shape in self.models.items():
-            weights = [f"{weight_bytes(shape.parameters, bits) / 1e9:.2f}" for bits in (32, 16, 8, 4)]
+            stored = ((32, None), (16, None), (8, 64), (4, 64))
+            weights = (f"{weight_bytes(shape.parameters, bits, block) / 1e9:.2f}" for bits, block in stored)
             rows.append((name, *weights, f"{kv_cache_bytes(shape, 4096) / 1e9:.2f}"))
-        header = ("GB", "32 bits", "16 bits", "8 bits", "4 bits", "cache, 4,096 tokens in float32")
+        header = ("GB", "32 bits", "16 bits", "8 bits, block 64", "4 bits, block 64", "cache, 4,096 tokens in float32")
         alt = "A calculator of a model's memory, in a running notebook."
         return _bundle(super()._repr_mimebundle_(**kwargs), alt, _STYLE + _html_table(header, rows))
 

@@ -101,7 +101,7 @@ def most_tokens_per_second(answer):
         return f"For 20 GB/s and 3 billion weights (4 bits, block 64) it says {found:.3g}; expected {right:.3g}."
     if not math.isclose(float(answer(50e9, 1e9, 8, 32)), 50e9 / weight_bytes(1e9, 8, 32), rel_tol=0.005):
         return "Right for 4 bits and block 64, wrong for 8 bits and block 32: bits and block are arguments."
-    return Correct("no engine can write faster than that from the same memory, whatever its arithmetic.")
+    return Correct("an engine that writes one token at a time cannot be faster; how near it comes has to be measured.")
 
 
 def _next_logits(ids):
@@ -115,14 +115,13 @@ def _next_logits(ids):
 def the_loop_of_a_chat(answer):
     if not callable(answer):
         return f"answer must be the function itself (answer = greedy), found {type(answer).__name__}."
-    calls = 0
+    asked = []
 
     def next_logits(ids):
-        nonlocal calls
-        calls += 1
-        if calls > 100:
+        asked.append([int(token) for token in ids])
+        if len(asked) > 100:
             raise TimeoutError
-        return _next_logits(list(ids))
+        return _next_logits(asked[-1])
 
     given = [9, 2]
     try:
@@ -135,13 +134,20 @@ def the_loop_of_a_chat(answer):
         return "The prompt is part of what it returns; only the new tokens are asked for."
     if len(found) > 1 and set(found) == {3}:
         return "It says the same token again and again: what was chosen has to be among the ids of the next step."
+    for step, ids in enumerate(asked):
+        if ids != [9, 2, *found[:step]]:
+            return (f"In step {step + 1} the model was given {ids}; expected {[9, 2, *found[:step]]}: it remembers "
+                    "nothing, so give it all ids so far.")  # fmt: skip
     if found == [3, 4, 5, 6, 7, 0]:
         return "It stops at the end, but the token `end` is not part of the answer."
     if len(found) > 6:
         return f"It goes on after the token `end`: {found}."
     if found != [3, 4, 5, 6, 7]:
         return f"For a model that counts, after [9, 2] it says {found}; expected [3, 4, 5, 6, 7]."
-    calls = 0
+    asked.clear()
+    if (stopped := [int(token) for token in answer(next_logits, [1], 5, 20)]) != [2, 3, 4]:
+        return f"With end=5, after [1], it says {stopped}; expected [2, 3, 4]: `end` is an argument."
+    asked.clear()
     if len(short := list(answer(next_logits, [1], 0, 3))) != 3:
         return f"With most=3 it returns {len(short)} tokens."
     return Correct("that is all there is to it; the rest of an engine is making next_logits fast.")

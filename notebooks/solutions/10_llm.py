@@ -143,6 +143,35 @@ def greedy(next_logits, ids, end, most):
 answer = greedy
 
 
+# %% 10.5 wrong: gives the model the last token alone
+def greedy(next_logits, ids, end, most):
+    new, given = [], list(ids)
+    while len(new) < most:
+        token = int(np.argmax(next_logits(given)))
+        if token == end:
+            break
+        new.append(token)
+        given = [token]
+    return new
+
+
+answer = greedy
+
+
+# %% 10.5 wrong: an end of its own
+def greedy(next_logits, ids, end, most):
+    ids, new = list(ids), []
+    while len(new) < most:
+        token = int(np.argmax(next_logits(ids + new)))
+        if token == 0:
+            break
+        new.append(token)
+    return new
+
+
+answer = greedy
+
+
 # %% 10.5 wrong: with the end
 def greedy(next_logits, ids, end, most):
     ids, new = list(ids), []
