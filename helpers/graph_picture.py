@@ -145,18 +145,18 @@ def _mnn_shapes(path, ops):
     import MNN.nn
     import numpy as np
 
-    from .runtime import _mnn_type, _runtime_manager, read_signature
+    from .runtime import mnn_type, read_signature, runtime_manager
 
     inputs, outputs = read_signature(path)
     names = [name for op in ops if op.type not in ("Input", "Const") for name in op.outputs]
     net = MNN.nn.load_module_from_file(
-        str(path), [spec.name for spec in inputs], names, runtime_manager=_runtime_manager(1)
+        str(path), [spec.name for spec in inputs], names, runtime_manager=runtime_manager(1)
     )
     variables = []
     for spec in inputs:
         shape = [side if isinstance(side, int) else 1 for side in spec.shape]
-        variable = expr.placeholder(shape, expr.NCHW, getattr(expr, _mnn_type(spec.dtype)))
-        variable.write(np.zeros(shape, {"float": np.float32}.get(_mnn_type(spec.dtype), np.int32)))
+        variable = expr.placeholder(shape, expr.NCHW, getattr(expr, mnn_type(spec.dtype)))
+        variable.write(np.zeros(shape, {"float": np.float32}.get(mnn_type(spec.dtype), np.int32)))
         variables.append(variable)
     results = dict(zip(names, net.onForward(variables), strict=False))
     shapes = {name: _text(result.shape) for name, result in results.items()}

