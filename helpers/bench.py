@@ -2,7 +2,7 @@
 
 `measure(fn)` looks at one function and returns a `Timing`: percentiles of single calls. `race({name: fn})` compares
 several: they take turns, round by round, so that whatever else the machine does hits all of them, and a difference is
-only called one when its confidence interval says so. Both print themselves as a table; the pictures are in bench_plots.
+only called one when its confidence interval says so. Both print themselves as a table; the pictures are in plots_bench.
 """
 
 import gc

@@ -14,7 +14,7 @@ import re
 from IPython.display import display
 
 from .diagnosis import FAULT, FAULTS, FINE, NOT_REACHED, QUESTIONS, SKIPPED
-from .plots import LEVELS
+from .plots_compare import LEVELS
 
 LOOKS = {
     FINE: LEVELS["good"],

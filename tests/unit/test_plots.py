@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot
 from PIL import Image
 
-from helpers import plots
+from helpers import plots, plots_compare, plots_graph
 
 RNG = np.random.default_rng(0)
 MATRIX = np.diag(RNG.integers(900, 1100, 10)) + RNG.integers(0, 4, (10, 10))
@@ -21,21 +21,23 @@ FIGURES = {
     "confusion_matrix": lambda: plots.confusion_matrix(MATRIX),
     "probabilities": lambda: plots.probabilities(np.full(10, 0.1)),
     "guess": lambda: plots.guess(np.eye(28), np.full(10, 0.1)),
-    "op_bars": lambda: plots.op_bars({"Conv": 2, "Relu": 3, "Gemm": 2}, {"Convolution": 4, "Pooling": 2}),
-    "fusion": lambda: plots.fusion([("Conv", "Convolution"), ("Relu", None), ("MaxPool", "Pooling")]),
-    "flow": lambda: plots.flow(
+    "op_bars": lambda: plots_graph.op_bars({"Conv": 2, "Relu": 3, "Gemm": 2}, {"Convolution": 4, "Pooling": 2}),
+    "fusion": lambda: plots_graph.fusion([("Conv", "Convolution"), ("Relu", None), ("MaxPool", "Pooling")]),
+    "flow": lambda: plots_graph.flow(
         [("fetch", "net", "the source\ngit clone …"), ("build", "cpu", "all of it")], {"net": "network", "cpu": "work"},
         "A plan", marked=["build"],
     ),
-    "sizes_and_accuracy": lambda: plots.sizes_and_accuracy([("fp32", 890_000, 0.993), ("4 bit", 9, None)]),
-    "differences": lambda: plots.differences({"fp16": RNG.normal(size=(9_000, 10)), "same": np.zeros(9)}),
-    "tolerance": lambda: plots.tolerance(MATRIX, MATRIX + 1e-5 * RNG.normal(size=(10, 10)), rtol=1e-7, atol=1e-6),
-    "grid": lambda: plots.grid(
+    "sizes_and_accuracy": lambda: plots_compare.sizes_and_accuracy([("fp32", 890_000, 0.993), ("4 bit", 9, None)]),
+    "differences": lambda: plots_compare.differences({"fp16": RNG.normal(size=(9_000, 10)), "same": np.zeros(9)}),
+    "tolerance": lambda: plots_compare.tolerance(
+        MATRIX, MATRIX + 1e-5 * RNG.normal(size=(10, 10)), rtol=1e-7, atol=1e-6
+    ),
+    "grid": lambda: plots_compare.grid(
         ["default"], ["13", "18"], {("default", "13"): ("agrees", "good")}, "Exporters", "exporter", "opset"
     ),
-    "process_bars": lambda: plots.process_bars([("MNN", 0.2, 80.0), ("PyTorch", 2.5, 400.0)]),
-    "shares": lambda: plots.shares([("as in training", 0.99), ("inverted", 0.31)], "Mistakes"),
-    "intervals": lambda: plots.intervals([("99 of 100", 0.99, 0.9455, 0.9997)], "What a count says"),
+    "process_bars": lambda: plots_compare.process_bars([("MNN", 0.2, 80.0), ("PyTorch", 2.5, 400.0)]),
+    "shares": lambda: plots_compare.shares([("as in training", 0.99), ("inverted", 0.31)], "Mistakes"),
+    "intervals": lambda: plots_compare.intervals([("99 of 100", 0.99, 0.9455, 0.9997)], "What a count says"),
 }  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def test_the_confusion_matrix_colours_only_mistakes_and_writes_every_count():
 
 
 def test_op_bars_show_a_vanished_operation_as_zero():
-    figure = plots.op_bars({"Conv": 2, "Relu": 1}, {"Conv": 2})
+    figure = plots_graph.op_bars({"Conv": 2, "Relu": 1}, {"Conv": 2})
     before, after = figure.axes[0].containers
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert dict(zip(names, [bar.get_width() for bar in before], strict=True)) == {"Conv": 2, "Relu": 1}
@@ -142,7 +144,7 @@ def test_op_bars_show_a_vanished_operation_as_zero():
 
 
 def test_fusion_draws_one_tall_box_for_operators_that_became_one():
-    (axes,) = plots.fusion([("Conv", "Convolution+relu"), ("Relu", None), ("MaxPool", "Pooling")]).axes
+    (axes,) = plots_graph.fusion([("Conv", "Convolution+relu"), ("Relu", None), ("MaxPool", "Pooling")]).axes
     left = [patch for patch in axes.patches if patch.get_x() == 0]
     right = [patch for patch in axes.patches if patch.get_x() > 1]
     assert len(left) == 3
@@ -151,14 +153,14 @@ def test_fusion_draws_one_tall_box_for_operators_that_became_one():
 
 
 def test_sizes_are_in_thousands_of_bytes_with_the_accuracy_beside_them():
-    figure = plots.sizes_and_accuracy([("fp32", 890_112, 0.993), ("raw", 1_000, None)])
+    figure = plots_compare.sizes_and_accuracy([("fp32", 890_112, 0.993), ("raw", 1_000, None)])
     assert texts(figure) == ["890 kB · 99.30% right", "1 kB"]
     assert [bar.get_width() for bar in figure.axes[0].patches] == [890.112, 1.0]
 
 
 def test_differences_count_exact_zeros_in_the_legend_and_lose_no_value():
     values = np.array([0.0, 0.0, 1e-6, -1e-6, 1e-3])
-    figure = plots.differences({"fp16": values, "same": np.zeros(4)})
+    figure = plots_compare.differences({"fp16": values, "same": np.zeros(4)})
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["fp16 (40.0% exactly 0)", "same (100.0% exactly 0)"]
     heights, _ = np.histogram([1e-6, 1e-6, 1e-3], bins=10)
@@ -169,7 +171,7 @@ def test_differences_count_exact_zeros_in_the_legend_and_lose_no_value():
 def test_tolerance_counts_what_numpy_calls_not_close():
     reference = np.array([0.0, 1.0, 1.0, 100.0, 100.0])
     candidate = reference + [1e-5, 0.0009, -0.0012, 0.09, 0.11]
-    figure = plots.tolerance(reference, candidate, rtol=1e-3, atol=1e-4)
+    figure = plots_compare.tolerance(reference, candidate, rtol=1e-3, atol=1e-4)
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     outside = int((~np.isclose(candidate, reference, rtol=1e-3, atol=1e-4)).sum())
     assert outside == 2
@@ -177,14 +179,14 @@ def test_tolerance_counts_what_numpy_calls_not_close():
 
 
 def test_tolerance_draws_two_equal_arrays():
-    figure = plots.tolerance(np.zeros(3), np.zeros(3), rtol=0, atol=0)
+    figure = plots_compare.tolerance(np.zeros(3), np.zeros(3), rtol=0, atol=0)
     assert figure.axes[0].get_legend().get_texts()[2].get_text() == "0 outside"
     assert plots.png(figure)
 
 
 def test_a_grid_says_its_levels_by_signs_and_leaves_missing_cells_empty():
     cells = {("a", "x"): ("fine", "good"), ("a", "y"): ("hm", "warn"), ("b", "x"): ("no", "bad")}
-    assert texts(plots.grid(["a", "b"], ["x", "y"], cells)) == ["✓ fine", "! hm", "✗ no"]
+    assert texts(plots_compare.grid(["a", "b"], ["x", "y"], cells)) == ["✓ fine", "! hm", "✗ no"]
 
 
 @pytest.mark.parametrize(
@@ -193,17 +195,17 @@ def test_a_grid_says_its_levels_by_signs_and_leaves_missing_cells_empty():
 )
 def test_a_grid_refuses_unknown_cells_and_levels(cells, message):
     with pytest.raises(ValueError, match=message):
-        plots.grid(["a"], ["x"], cells)
+        plots_compare.grid(["a"], ["x"], cells)
 
 
 def test_the_bars_of_shares_have_the_lengths_given_and_tell_them():
-    axes = plots.shares([("right", 0.99), ("wrong", 0.31)], "Mistakes").axes[0]
+    axes = plots_compare.shares([("right", 0.99), ("wrong", 0.31)], "Mistakes").axes[0]
     assert [bar.get_width() for bar in axes.patches] == [0.99, 0.31]
     assert [text.get_text() for text in axes.texts] == ["99%", "31%"]
 
 
 def test_an_interval_reaches_from_its_lower_to_its_upper_end():
-    axes = plots.intervals([("100", 0.99, 0.9455, 0.9997), ("10,000", 0.993, 0.991, 0.995)], "Counts").axes[0]
+    axes = plots_compare.intervals([("100", 0.99, 0.9455, 0.9997), ("10,000", 0.993, 0.991, 0.995)], "Counts").axes[0]
     whiskers, dots = axes.lines[0::2], axes.lines[1::2]
     assert [list(line.get_xdata()) for line in whiskers] == [[0.9455, 0.9997], [0.991, 0.995]]
     assert [line.get_xdata()[0] for line in dots] == [0.99, 0.993]
@@ -249,7 +251,7 @@ def test_the_palette_is_the_published_one():
 
 
 def test_tiles_lie_side_by_side_with_a_gap_of_one_pixel():
-    sheet = plots.tiles(np.arange(12.0).reshape(3, 2, 2), columns=2)
+    sheet = plots_graph.tiles(np.arange(12.0).reshape(3, 2, 2), columns=2)
     gap = np.nan
     np.testing.assert_array_equal(
         sheet,
@@ -259,22 +261,22 @@ def test_tiles_lie_side_by_side_with_a_gap_of_one_pixel():
 
 @pytest.mark.parametrize(("count", "shape"), [(16, (3, 15)), (128, (15, 31)), (10, (3, 9)), (1, (1, 1))])
 def test_tiles_of_single_values_fill_a_grid_about_twice_as_wide_as_high(count, shape):
-    assert plots.tiles(np.ones(count)).shape == shape
+    assert plots_graph.tiles(np.ones(count)).shape == shape
 
 
 @pytest.mark.parametrize("maps", [np.zeros((0, 3, 3)), np.zeros((2, 2)), np.float32(1)])
 def test_tiles_say_what_they_expect(maps):
     with pytest.raises(ValueError, match=r"expects \[C, h, w\] or \[C\] with C > 0; found \["):
-        plots.tiles(maps)
+        plots_graph.tiles(maps)
 
 
 def test_channels_share_one_scale_which_is_symmetric_on_request():
     maps = np.stack([np.full((3, 3), -1.0), np.full((3, 3), 4.0)])
-    one, both = plots.channels(maps, "Kernels"), plots.channels(maps, "Kernels", "weight", symmetric=True)
+    one, both = plots_graph.channels(maps, "Kernels"), plots_graph.channels(maps, "Kernels", "weight", symmetric=True)
     assert one.axes[0].images[0].get_clim() == (-1, 4)
     assert both.axes[0].images[0].get_clim() == (-4, 4)
     assert both.axes[1].get_ylabel() == "weight" and both.axes[0].get_title(loc="left") == "Kernels"
-    assert len(plots.png(plots.channels(RNG.normal(size=(32, 14, 14)), "Maps"))) <= 40_000
+    assert len(plots.png(plots_graph.channels(RNG.normal(size=(32, 14, 14)), "Maps"))) <= 40_000
 
 
 def test_flow_marks_steps_by_more_than_a_colour_and_puts_the_second_line_below():
@@ -286,4 +288,4 @@ def test_flow_marks_steps_by_more_than_a_colour_and_puts_the_second_line_below()
 
 def test_flow_refuses_a_kind_without_a_meaning():
     with pytest.raises(ValueError, match=r"knows the kinds \['net'\]; found 'cpu' in step 'build'"):
-        plots.flow([("build", "cpu", "")], {"net": "network"}, "A plan")
+        plots_graph.flow([("build", "cpu", "")], {"net": "network"}, "A plan")
