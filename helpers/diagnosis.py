@@ -52,7 +52,7 @@ FAULTS = {
         "scaled weight", "wrong weights", "quantized layer", "dropped bias", "removed ReLU", "removed activation",
         "padding", "diverging layer", "diverging outputs", "pair not made from each other",
     ),
-    "accuracy": ("model or labels", "swapped outputs"),
+    "accuracy": ("model, labels or samples", "swapped outputs"),
 }  # fmt: skip
 """{name of a box: the faults that it can find}."""
 

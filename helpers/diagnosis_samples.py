@@ -227,8 +227,9 @@ def ask_accuracy(case):
     classes = facts.answers[facts.scored].shape[1]
     if high < 0.5 or low <= 1 / classes:
         return fault_found(
-            "model or labels",
+            "model, labels or samples",
             f"{words}, though no guess about the samples helps and both engines agree on {agree:.0%} of them: the "
-            "conversion is innocent. Look at the model or the labels.",
+            "conversion is innocent. Look at the model, at the labels, and at some samples: do they show what their "
+            "labels say?",
         )
     return fine(f"{words}; both engines agree on {agree:.0%}.")

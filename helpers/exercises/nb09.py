@@ -58,8 +58,8 @@ def unpacked(answer):
     rng = np.random.default_rng(9)
     for (channels, height, width), pack in (((5, 3, 4), 4), ((6, 2, 3), 8), ((8, 3, 2), 4), ((20, 2, 2), 16)):
         groups = -(-channels // pack)
-        padded = np.zeros((groups * pack, height, width))
-        padded[:channels] = rng.normal(size=(channels, height, width))
+        padded = np.zeros((groups * pack, height, width), np.float32)
+        padded[:channels] = 1 + rng.permutation(channels * height * width).reshape(channels, height, width)
         flat = padded.reshape(groups, pack, height, width).transpose(0, 2, 3, 1).ravel()
         shape, expected = (1, channels, height, width), padded[None, :channels]
         case = f"{channels} channels of {height} × {width}, {pack} side by side"
@@ -75,7 +75,7 @@ def unpacked(answer):
     return Correct("the pack runs fastest, then width, height, and the group of channels last.")
 
 
-@exercise("09.4", hint="Two traps: is anything written, and does an answer survive the next run?")
+@exercise("09.4", hint="Three traps: is anything written, does an answer survive the next run, how many threads are at work?")
 def repaired_source(answer):
     if not isinstance(answer, str) or "def logits_of" not in answer:
         return "Give the source as text, with `def logits_of(path, images):` in it."
@@ -83,27 +83,41 @@ def repaired_source(answer):
     images = images[:20]
     expected = _reference(images)
     with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "images.npy"), Path(folder, "logits.npy")
+        given, made = Path(folder, "images.npy"), Path(folder, "made.npz")
         np.save(given, images)
-        program = f"import sys, MNN, numpy as np\nimages = np.load(sys.argv[2])\n{answer}\n"
-        program += "np.save(sys.argv[3], logits_of(sys.argv[1], images))"
+        program = _PROGRAM.format(answer=answer)
         finished = run_snippet(program, str(ARTIFACTS / "mnist_cnn.mnn"), str(given), str(made))
         if finished.returncode < 0 or finished.returncode > 255:
             return f"The process was {finished.ending}. Your kernel is alive, since the text ran in a child process."
         if finished.returncode:
-            return f"It raised: {last_lines(finished.log, 1)}"
-        found = np.load(made)
+            there = " Only MNN and np are there." if "NameError" in finished.log else ""
+            return f"It raised: {last_lines(finished.log, 1)}.{there}"
+        with np.load(made) as saved:
+            found, threads = saved["logits"], int(saved["threads"])
     if found.shape != expected.shape:
         return f"20 images have logits {list(expected.shape)}; your function returned {list(found.shape)}."
     right = np.isclose(found, expected, atol=1e-3).all(axis=1)
+    if right.all() and threads > 1:
+        return f"The logits are right, on {threads} threads. Which key of the session's dict counts?"
     if right.all():
-        return Correct("written with copyFrom, and copied before the next run overwrites it.")
+        return Correct("written, copied before the next run overwrites it, and on one thread.")
     same = bool((found == found[0]).all())
     if same and right[-1]:
         return "Only the last image's answer is right, and it stands there 20 times: all rows show the same memory."
     if same:
         return "All 20 rows are the same, and not even the last is right: that is more than one fault."
     return f"{int(right.sum())} of 20 rows are right, and the rows differ: do they depend on the images?"
+
+
+_PROGRAM = """
+import sys, MNN, numpy as np, psutil
+images = np.load(sys.argv[2])
+{answer}
+before = psutil.Process().num_threads()
+logits = logits_of(sys.argv[1], images)
+np.savez(sys.argv[3], logits=logits, threads=psutil.Process().num_threads() - before + 1)
+"""
+"""What exercise 09.4 runs: arguments are the model, the images and the file to write."""
 
 
 def mystery_pair():

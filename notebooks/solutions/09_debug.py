@@ -58,7 +58,7 @@ def unpack(flat, shape, pack):
 answer = unpack
 
 # %% 09.4 solution
-# Two faults spoil the answers, and a third the threads: `thread` is ignored.
+# Two faults spoil the answers; the third is silent: `thread` is ignored.
 answer = """
 def logits_of(path, images):
     net = MNN.Interpreter(path)
@@ -81,6 +81,13 @@ answer = COLLEAGUE.replace(
     "source.fromNumpy(image[None])",
     "source.copyFrom(MNN.Tensor((1, 1, 28, 28), MNN.Halide_Type_Float, image[None], MNN.Tensor_DimensionType_Caffe))",
 )
+# %% 09.4 wrong: right logits, on as many threads as MNN likes
+answer = COLLEAGUE.replace(
+    "source.fromNumpy(image[None])",
+    "source.copyFrom(MNN.Tensor((1, 1, 28, 28), MNN.Halide_Type_Float, image[None], MNN.Tensor_DimensionType_Caffe))",
+).replace("getNumpyData()[0]", "getNumpyData()[0].copy()")
+# %% 09.4 wrong: uses a helper of the page, which the text does not bring along
+answer = COLLEAGUE.replace("source.fromNumpy(image[None])", "source.copyFrom(host(image[None]))")
 # %% 09.4 wrong: hands the array itself to copyFrom
 answer = COLLEAGUE.replace("fromNumpy", "copyFrom")
 

@@ -295,7 +295,7 @@ def click(browser, xpath):
 
 def select_cell(browser, text):
     """Make the code cell whose source contains `text` the active one, and return it."""
-    cell = wait(browser, lambda: find_cell(browser, text), f"a cell with {text}")
+    cell = wait(browser, lambda: find_cell(browser, text) or scroll_on(browser), f"a cell with {text}")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", cell)
     wait(browser, lambda: cell.find_elements(By.CSS_SELECTOR, ".jp-InputPrompt"), "its prompt")
     cell.find_element(By.CSS_SELECTOR, ".jp-InputPrompt").click()
@@ -310,6 +310,18 @@ def find_cell(browser, text):
         ".find((cell) => cell.querySelector('.jp-InputArea-editor')?.textContent.includes(arguments[0]))",
         text,
     )
+
+
+def scroll_on(browser):
+    """Scroll the notebook by most of a page, from its end to its top: what was never in sight may not be drawn."""
+    browser.execute_script("""
+        let box = document.querySelector(".jp-Notebook .jp-Cell");
+        while (box && !(box.scrollHeight > box.clientHeight && /auto|scroll/.test(getComputedStyle(box).overflowY)))
+            box = box.parentElement;
+        if (box) {
+            const end = box.scrollTop + box.clientHeight >= box.scrollHeight - 2;
+            box.scrollTop = end ? 0 : box.scrollTop + 0.8 * box.clientHeight;
+        }""")
 
 
 def executed(browser, lab, name, cell=None):
