@@ -14,6 +14,7 @@ import importlib
 import json
 import pkgutil
 import re
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,7 +112,10 @@ def _judge(found, answer):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy grumbles on stderr when an array is compared with a word
             verdict = found.judge(answer)
-    except (Exception, SystemExit):  # SystemExit: an answer that is a function may call exit()
+    except (Exception, SystemExit) as error:  # SystemExit: an answer that is a function may call exit()
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(frame.f_code is getattr(answer, "__code__", None) for frame, _ in frames):
+            return f"Your function raised {type(error).__name__}: {error}. Hint: {found.hint}"
         return f"{found.hint} (Your answer is of type {type(answer).__name__}.)"
     if isinstance(verdict, Correct) or (isinstance(verdict, str) and verdict.strip()):
         return verdict

@@ -29,6 +29,8 @@ def constant_answer(answer):
         return "That is true of the first 100 images; take all 10,000."
     if _near(answer, 0.1):
         return "That would be so if all digits were equally frequent. They are not."
+    if _near(answer, best, 0.04):
+        return "Nearly: give the share itself, count / 10,000, not rounded."
     return f"The best constant answer gets more than a tenth and less than an eighth right, not {answer:.4f}."
 
 
@@ -85,6 +87,10 @@ def smallest_harmful_shift(answer):
     pixels, labels = (part[:1000] for part in arrays(train=False))
     shares = [evaluate(model, normalize(np.roll(pixels, shift, axis=2)), labels) for shift in range(9)]
     right = next(shift for shift, share in enumerate(shares) if share < 0.9)
+    if answer == int(answer) >= 0:
+        answer = int(answer)
+    elif not 0 < answer < 1:
+        return f"A shift to the right by whole pixels is asked for, 0 or more, not {answer:g}."
     if answer == right:
         return Correct(f"{shares[right]:.0%} with {right}: it knows centred digits only, so the pad centres yours.")
     if answer == right - 1:

@@ -213,6 +213,10 @@ def the_detour(answer):
         return f"There is no node {', '.join(unknown)} in the graph. Click on a box: its name stands in the side bar."
     if answer > set(DETOUR):
         return "They are among them, but you would delete too much."
+    if not answer:
+        return "An empty set: something does not belong there. Which operators has mnist_cnn.onnx not got?"
+    if answer & set(DETOUR):
+        return "One of them is right, another belongs to the network: mnist_cnn.onnx has it too."
     return "Those belong to the network: mnist_cnn.onnx has them too."
 
 
@@ -222,7 +226,11 @@ def the_detour(answer):
     "which mode?",
 )
 def the_mode(answer):
-    name = str(answer).strip().strip("/").replace("/", ".").removeprefix("features.features")
+    if isinstance(answer, (set, list, tuple)) and len(answer) == 1:
+        (answer,) = answer
+    name = str(answer).strip().strip("/").replace("/", ".")
+    if name.startswith("features.features."):  # as the exporter wrote it
+        name = name.removeprefix("features.")
     if name == MODE:
         return Correct(
             "It has training_mode = 1 and three outputs: it uses the batch's own mean and variance instead of those "
@@ -232,4 +240,6 @@ def the_mode(answer):
         return "That BatchNormalization is in order: one output, training_mode = 0. Compare it with the other one."
     if name == "BatchNormalization":
         return "The right type, but there are two of them, and one is in order. Which one is not? Give its name."
+    if name not in {node.name for node in summary(ARTIFACTS / "nb03" / "suspect_b.onnx").nodes}:
+        return f"There is no node {name!r} in suspect B. Click on a box: its name stands in the side bar."
     return "That one treats every image for itself. Look for an operator that computes a mean over the batch."

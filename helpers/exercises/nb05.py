@@ -56,6 +56,9 @@ _CASES = (  # log, is there a file, what to return, the hint when it isn't retur
      "It is fooled by an old file: the log of a missing source, and a file that was there before."),
     ("Not support option: inputImageSize\n" + _GOOD, True, False,
      "It is fooled by an ignored option: the log begins with 'Not support option' and still ends with success."),
+    (_LOG + "Key Error!\n", True, False,
+     "It is fooled by an old file: a log that stops half-way, and the file of last time."),
+    ("", True, False, "It is fooled by an old file: the tool said nothing at all, and the file of last time is there."),
     (_GOOD, False, False, "It never looks for the file: with a good log and no file it still says True."),
     (_LOG + "Key Error!\n", False, False, "It takes a crash for a success: a log that stops half-way, and no file."),
 )  # fmt: skip
@@ -81,10 +84,10 @@ def biases_with_batchnorm_folded_in(answer):
     from helpers.model import load_weights
 
     if hasattr(answer, "detach"):
-        answer = answer.detach().numpy()
-    answer = np.asarray(answer, dtype=np.float64)
+        answer = answer.detach().float().numpy()
+    answer = np.array([float(value) for value in answer])  # also a list of tensors
     if answer.shape != (16,):
-        return f"16 numbers are expected, one for each channel; found the shape {list(answer.shape)}."
+        return f"16 numbers are expected, one for each channel; found {len(answer)}."
     graph = onnx.load(SOURCE).graph  # the exporter folded it too, on its own
     name = next(node for node in graph.node if node.op_type == "Conv").input[2]
     right = onnx.numpy_helper.to_array(next(tensor for tensor in graph.initializer if tensor.name == name))

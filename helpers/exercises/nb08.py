@@ -20,6 +20,8 @@ def scale_and_zero_point(answer):
             return "That is where 0.0 would be if the lowest integer were 0. Here it is -127."
         if zero == 76:
             return "The sign: 0.0 lies nearer to -1.0 than to 4.0, so its integer is negative."
+        if zero != int(zero):
+            return "The scale is right. A zero point is an integer: round it."
         return f"The scale is right. With a zero point of {zero}, -1.0 lands on {round(-1 / right) + int(zero)}."
     if abs(scale - 4 / 127) <= 0.01 * 4 / 127:
         return "That is the symmetric scale: it puts 4.0 at 127, but -1.0 at -32."
@@ -57,8 +59,10 @@ def share_of_the_strokes_that_is_clipped(answer):
         return "That is the share of all pixels. Leave the black ones out."
     if near(1 - right):
         return "That is the share that is kept."
-    if near(100 * right):
+    if abs(answer - 100 * right) <= 0.5:
         return "A share from 0 to 1 is asked for, not a percentage."
+    if answer > 1:
+        return f"A share from 0 to 1 is asked for, not {answer:,.6g}."
     return f"{answer:.3f} is too {'large' if answer > right else 'small'}. Count the values beyond ±{_kl_limit():.2f}."
 
 
@@ -76,6 +80,12 @@ _TABLES = (  # rows, the name of the right one, the hint when another is returne
      "A row with exactly 99.0 % is good enough; it was turned down."),
     ([("first", 100, 0.991), ("second", 100, 0.992)], "second",
      "Two rows of the same size: the more accurate one, not the first."),
+    ([("second", 100, 0.992), ("first", 100, 0.991)], "second",
+     "Two rows of the same size: the more accurate one, not the last."),
+    ([("close", 50, 0.9899), ("fine", 100, 0.991)], "fine",
+     "A row with 98.99 % has less than 99.0 %, however small it is."),
+    ([("small", 1000, 0.990), ("accurate", 1001, 0.9999)], "small",
+     "Size comes first: of two good rows with 1,000 and 1,001 bytes the smaller one."),
     ([("a", 100, 0.95), ("b", 200, 0.98)], None, "No row is good enough: return None then."),
 )  # fmt: skip
 
@@ -87,8 +97,10 @@ def a_rule_that_chooses(answer):
     for rows, expected, hint in _TABLES:
         try:
             found = answer([_Row(*row) for row in rows])
-        except ValueError:  # min() of nothing
-            return f"It raises an exception for a table. {hint}"
+        except (ValueError, IndexError) as error:  # min() of nothing, the first of none
+            if expected is not None:
+                raise
+            return f"{type(error).__name__}: {error}. {hint}"
         if getattr(found, "name", None) != expected:
             return hint
     return Correct("A rule that is code can be run again on the next model, and nobody can bend it.")

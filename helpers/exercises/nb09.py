@@ -75,7 +75,7 @@ def unpacked(answer):
     return Correct("the pack runs fastest, then width, height, and the group of channels last.")
 
 
-@exercise("09.4", hint="Three traps: is anything written, does an answer survive the next run, how many threads are at work?")
+@exercise("09.4", hint="Three: is anything written, does an answer survive the next run, how many threads work?")
 def repaired_source(answer):
     if not isinstance(answer, str) or "def logits_of" not in answer:
         return "Give the source as text, with `def logits_of(path, images):` in it."

@@ -99,55 +99,68 @@ def most_tokens_per_second(answer):
         return "That is the seconds for one token. Its inverse is asked for."
     if not near(right):
         return f"For 20 GB/s and 3 billion weights (4 bits, block 64) it says {found:.3g}; expected {right:.3g}."
-    if not math.isclose(float(answer(50e9, 1e9, 8, 32)), 50e9 / weight_bytes(1e9, 8, 32), rel_tol=0.005):
-        return "Right for 4 bits and block 64, wrong for 8 bits and block 32: bits and block are arguments."
+    for place, (name, value) in enumerate((("bandwidth", 50e9), ("parameters", 1e9), ("bits", 8), ("block", 32))):
+        other = [*given[:place], value, *given[place + 1 :]]
+        if not math.isclose(float(answer(*other)), other[0] / weight_bytes(*other[1:]), rel_tol=0.005):
+            return f"With another value of `{name}`, {value:g}, it is wrong: it is an argument, not a constant."
     return Correct("an engine that writes one token at a time cannot be faster; how near it comes has to be measured.")
 
 
-def _next_logits(ids):
-    """A model of ten tokens that counts: after n comes n + 1, after 7 the end, 0. Logits [10]."""
-    logits = np.zeros(10)
-    logits[(ids[-1] + 1) % 8] = 5.0
-    return logits
+_AFTER = (4, 6, 7, 2, 9, 0, 5, 8, 0, 3)
+"""A model of ten tokens: after token n comes _AFTER[n]. From 3 on: 2, 7, 8, and then 0 for the end."""
 
 
 @exercise("10.5", hint="in a loop: logits of all ids so far, their argmax, stop at `end` or after `most`, else append.")
 def the_loop_of_a_chat(answer):
     if not callable(answer):
         return f"answer must be the function itself (answer = greedy), found {type(answer).__name__}."
-    asked = []
-
-    def next_logits(ids):
-        asked.append([int(token) for token in ids])
-        if len(asked) > 100:
-            raise TimeoutError
-        return _next_logits(asked[-1])
-
-    given = [9, 2]
     try:
-        found = [int(token) for token in answer(next_logits, given, 0, 20)]
+        return _loop_verdict(answer)
     except TimeoutError:
-        return "After a hundred calls it still goes on, although `most` is 20 and the end came long before."
-    if given != [9, 2]:
+        return "After a hundred calls it still goes on, although `most` is far less."
+
+
+def _loop_verdict(greedy):
+    def said(ids, end, most):
+        """What the function returns, and what it gave the model, step by step."""
+        asked = []
+
+        def next_logits(ids):
+            asked.append([int(token) for token in ids])
+            if len(asked) > 100:
+                raise TimeoutError
+            return np.eye(10)[_AFTER[asked[-1][-1]]] * 5
+
+        found = [int(token) for token in greedy(next_logits, ids, end, most)]
+        return found, [ids for step, ids in enumerate(asked) if step == 0 or ids != asked[step - 1]]
+
+    given, truth = [1, 3], [2, 7, 8]
+    found, steps = said(given, 0, 20)
+    if not steps:
+        return "It never asks the model, next_logits."
+    if given != [1, 3]:
         return "The caller's list has grown: work on a copy."
-    if found[:2] == [9, 2]:
+    if found[:2] == [1, 3]:
         return "The prompt is part of what it returns; only the new tokens are asked for."
-    if len(found) > 1 and set(found) == {3}:
+    if len(found) > 1 and set(found) == {2}:
         return "It says the same token again and again: what was chosen has to be among the ids of the next step."
-    for step, ids in enumerate(asked):
-        if ids != [9, 2, *found[:step]]:
-            return (f"In step {step + 1} the model was given {ids}; expected {[9, 2, *found[:step]]}: it remembers "
-                    "nothing, so give it all ids so far.")  # fmt: skip
-    if found == [3, 4, 5, 6, 7, 0]:
+    for step, ids in enumerate(steps):
+        right = [1, 3, *truth, 0][: 2 + step]
+        if ids != right and step <= len(truth):
+            return (f"In step {step + 1} the model was given {ids}; expected {right}: it remembers nothing, so give it "
+                    "all ids so far.")  # fmt: skip
+    if found == [*truth, 0]:
         return "It stops at the end, but the token `end` is not part of the answer."
-    if len(found) > 6:
+    if len(found) > len(truth) or len(steps) > len(truth) + 1:
         return f"It goes on after the token `end`: {found}."
-    if found != [3, 4, 5, 6, 7]:
-        return f"For a model that counts, after [9, 2] it says {found}; expected [3, 4, 5, 6, 7]."
-    asked.clear()
-    if (stopped := [int(token) for token in answer(next_logits, [1], 5, 20)]) != [2, 3, 4]:
-        return f"With end=5, after [1], it says {stopped}; expected [2, 3, 4]: `end` is an argument."
-    asked.clear()
-    if len(short := list(answer(next_logits, [1], 0, 3))) != 3:
-        return f"With most=3 it returns {len(short)} tokens."
+    if found != truth:
+        return f"After [1, 3] this model says {truth} and then the end; the function returns {found}."
+    found, _ = said([1, 3], 8, 20)
+    if found != [2, 7]:
+        return f"With end=8, after [1, 3], it returns {found}; expected [2, 7]: `end` is an argument."
+    found, steps = said([1, 3], 5, 2)  # an end that never comes
+    if found != [2, 7]:
+        return f"With most=2, after [1, 3], it returns {found}; expected [2, 7]."
+    if len(steps) > 3:
+        return "With most=2 it asks the model for more tokens than two, and throws them away. A model may never stop."
     return Correct("that is all there is to it; the rest of an engine is making next_logits fast.")

@@ -47,6 +47,17 @@ class Forgets(FromPixels):
 
 answer = lab / "pixels.onnx"
 export_onnx(Forgets(model), answer, input_names=["pixels"])
+# %% 02.4 wrong: divides by the brightest pixel there is
+class Brightest(FromPixels):
+    def forward(self, pixels):
+        return self.net((pixels / pixels.max() - MEAN) / STD)
+
+
+answer = lab / "pixels.onnx"
+torch.onnx.export(
+    Brightest(model).eval(), (example,), answer,
+    input_names=["pixels"], output_names=["logits"], dynamic_shapes=({0: "batch"},), external_data=False, verbose=False,
+)
 # %% 02.4 wrong: divides by 255 and stops
 class Stops(FromPixels):
     def forward(self, pixels):

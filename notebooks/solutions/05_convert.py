@@ -41,6 +41,14 @@ def succeeded(log, path):
 answer = succeeded
 
 
+# %% 05.2 wrong: looks for bad words only
+def succeeded(log, path):
+    return path.exists() and "Does Not Exist" not in log and "Not support" not in log
+
+
+answer = succeeded
+
+
 # %% 05.2 wrong: only the log
 def succeeded(log, path):
     return "Converted Success!" in log and "Not support" not in log

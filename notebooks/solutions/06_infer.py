@@ -60,6 +60,22 @@ def collect(net, images):
 
 answer = collect
 
+# %% 06.4 wrong: probabilities instead of logits
+def collect(net, images):
+    logits = np.concatenate([logits_of(net, image[None]) for image in images]).astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+answer = collect
+
+# %% 06.4 wrong: all images at once
+def collect(net, images):
+    return logits_of(net, images)
+
+
+answer = collect
+
 # %% 06.4 wrong: returns digits instead of logits
 def collect(net, images):
     return np.array([logits_of(net, image[None]).argmax() for image in images])
@@ -85,6 +101,21 @@ answer = repair
 # %% 06.5 wrong: inverts the colours only
 def repair(delivered):
     return (1 - 2 * MEAN) / STD - delivered
+
+
+answer = repair
+
+# %% 06.5 wrong: takes black and white from the array itself
+def repair(delivered):
+    low, high = (end(delivered, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
+    return (high + low - delivered).transpose(0, 1, 3, 2)
+
+
+answer = repair
+
+# %% 06.5 wrong: turns instead of swapping
+def repair(delivered):
+    return (1 - 2 * MEAN) / STD - np.rot90(delivered, axes=(2, 3))
 
 
 answer = repair

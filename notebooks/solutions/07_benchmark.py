@@ -64,6 +64,21 @@ def fair(a, b, calls=1000):
 
 answer = fair
 
+# %% 07.5 wrong: a single pair
+def fair(a, b):
+    return 1 / (seconds(a) / seconds(b))
+
+
+answer = fair
+
+# %% 07.5 wrong: never less than one
+def fair(a, b, rounds=400):
+    pairs = [(seconds(a), seconds(b)) for _ in range(rounds)]
+    return statistics.median(max(pair) / min(pair) for pair in pairs)
+
+
+answer = fair
+
 # %% 07.5 wrong: in turn, but with the mean
 def fair(a, b, rounds=1000):
     pairs = [(seconds(a), seconds(b)) for _ in range(rounds)]

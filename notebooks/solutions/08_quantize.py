@@ -52,6 +52,23 @@ def choose(table):
 answer = choose
 
 
+# %% 08.3 wrong: the most accuracy for a byte
+def choose(table):
+    return max((row for row in table if row.accuracy >= 0.99), key=lambda row: row.accuracy / row.bytes, default=None)
+
+
+answer = choose
+
+
+# %% 08.3 wrong: rounds before it compares
+def choose(table):
+    good = [row for row in table if round(row.accuracy, 2) >= 0.99]
+    return min(good, key=lambda row: (row.bytes, -row.accuracy), default=None)
+
+
+answer = choose
+
+
 # %% 08.3 wrong: nothing to choose from
 def choose(table):
     return min((row for row in table if row.accuracy >= 0.99), key=lambda row: (row.bytes, -row.accuracy))

@@ -117,6 +117,13 @@ def test_when_the_judge_stumbles_the_line_names_the_answers_type(capsys):
     assert capsys.readouterr().out == ("98.1 not quite. Count the legs of a spider. (Your answer is of type str.)\n")
 
 
+def test_the_learners_own_exception_is_told_as_such(capsys):
+    check("98.1", lambda: [][0])
+    assert capsys.readouterr().out == (
+        "98.1 not quite. Your function raised IndexError: list index out of range. Hint: Count the legs of a spider.\n"
+    )
+
+
 def test_nan_is_an_answer_like_any_other(capsys):
     check("98.1", float("nan"))
     assert capsys.readouterr().out == "98.1 not quite. nan is not the number.\n"
