@@ -10,6 +10,7 @@ import numpy as np
 from . import hypotheses, native
 from .diagnosis_samples import arrays_of, fault_found, fine, misfit, scores, skipped, statistics, unsound
 from .faults import HALF_MAX
+from .layer_faults import compare_weights
 from .onnx_export import constants_of, files
 from .paths import short
 
@@ -34,27 +35,27 @@ def ask_files(case):
     try:
         case.mnn_inputs, case.mnn_outputs = native.call("helpers.runtime:read_signature", case.mnn)[0]
         case.reference, _ = native.call(
-            "helpers.diagnosis_models:_ask_onnx", case.onnx, case.feed, case.labels, timeout=case.timeout
-        )
+            "helpers.diagnosis_models:_ask_onnx", case.onnx, case.feed, case.labels, _in_training(case.onnx),
+            timeout=case.timeout,
+        )  # fmt: skip
     except (ValueError, native.NativeError) as error:
         return fault_found("unreadable file", str(error))
     sizes = " and ".join(f"{short(path)} {path.stat().st_size:,} bytes" for path in (*parts, case.mnn))
     return fine(f"{sizes}; both engines load them.")
 
 
-def _ask_onnx(path, feed, labels):
+def _ask_onnx(path, feed, labels, training):
     """Everything that ONNX Runtime is needed for. In a child process only.
 
-    Returns a SimpleNamespace: inputs, outputs (lists of TensorSpec); training: what the graph says about training mode;
-    refused: why ONNX Runtime does not load a graph in training mode; misfit: (fault, sentence) when the model does not
-    take `feed`, else None, and then also answers: {output: array}; drift: the largest change of an answer when it is
-    asked again in another batch, relative to the answers' spread (None: not asked); scored: the
-    output that `labels` are compared with; right: {output: bool [N]}; guesses: [(box, fault, words, statistics,
+    training: what the graph says about training mode. Returns a SimpleNamespace: inputs, outputs (lists of
+    TensorSpec); training; refused: why ONNX Runtime does not load a graph in training mode; misfit: (fault, sentence)
+    when the model does not take `feed`, else None, and then also answers: {output: array}; drift: the largest change
+    of an answer when it is asked again in another batch, relative to the answers' spread (None: not asked); scored:
+    the output that `labels` are compared with; right: {output: bool [N]}; guesses: [(box, fault, words, statistics,
     bool [N])].
     """
     from .runtime import OrtModel
 
-    training = _in_training(path)
     try:
         model = OrtModel(path)
     except ValueError as error:
@@ -157,7 +158,7 @@ def ask_export(case):
 def ask_weights(case):
     """Whether the .mnn holds the weights of the ONNX file."""
     try:
-        case.weights = native.call("helpers.layer_faults:compare_weights", case.onnx, case.mnn, timeout=case.timeout)[0]
+        case.weights = compare_weights(case.onnx, case.mnn, timeout=case.timeout)
     except native.NativeError as error:
         case.weights = f"the converter cannot list the .mnn: {error}"
     if isinstance(case.weights, str):
@@ -211,9 +212,7 @@ def ask_outputs(case):
         return fault_found("engine gives up", f"MNN does not answer: {error}")
     for name, array in case.answers.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            node, largest = native.call(
-                "helpers.diagnosis_models:_largest_activation", case.onnx, case.feed, timeout=case.timeout
-            )[0]
+            node, largest = _largest_activation(case)
             return fault_found(
                 "fp16 overflow" if largest > HALF_MAX else "NaN in answers",
                 f"{_not_finite('MNN', name, array)}. In ONNX Runtime the largest number inside the network is "
@@ -247,13 +246,14 @@ def _not_finite(engine, name, array):
     return f"{share} of what {engine} returns as '{name}' is NaN or infinite; the samples are not"
 
 
-def _largest_activation(path, feed):
-    """(name of the node, largest absolute value that any node hands on, infinity included). In a child process only."""
+def _largest_activation(case):
+    """(name of the node, largest absolute value that any node hands on, infinity included), by ONNX Runtime."""
     from .intermediates import onnx_tensors, read_onnx
 
-    graph = read_onnx(path)
+    graph = read_onnx(case.onnx)
     names = {name: node.name for node in graph.nodes for name in node.outputs}
-    tensors = onnx_tensors(path, feed if isinstance(feed, dict) else {graph.inputs[0]: feed}, graph.tensors)
+    feed = case.feed if isinstance(case.feed, dict) else {graph.inputs[0]: case.feed}
+    tensors = onnx_tensors(case.onnx, feed, graph.tensors, timeout=case.timeout)
     sizes = {name: float(np.nanmax(np.abs(array.astype(np.float64)), initial=0.0)) for name, array in tensors.items()
              if array.dtype.kind == "f"}  # fmt: skip
     largest = max(sizes, key=sizes.get)

@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import native
 from .convert import op_of, read_mnn
 from .native import quietly
 from .paths import short
@@ -89,11 +90,12 @@ def read_onnx(path):
     return OnnxGraph(tuple(nodes), given, tuple(value.name for value in graph.output))
 
 
-def onnx_tensors(path, inputs, wanted, replaced=None):
-    """{name: array} of the tensors `wanted`, as ONNX Runtime computes them. In a child process only.
+def onnx_tensors(path, inputs, wanted, replaced=None, *, timeout=300):
+    """{name: array} of the tensors `wanted`, as ONNX Runtime computes them in a child process.
 
     inputs: {name: array}. replaced: {tensor: array}, which every operator that reads the tensor gets instead
-    of what ONNX Runtime computed; the tensor itself is still returned as computed. Raises as `OrtModel`.
+    of what ONNX Runtime computed; the tensor itself is still returned as computed. timeout: seconds. Raises as
+    `OrtModel`, and NativeError when ONNX Runtime crashes or takes too long.
     """
     import onnx
 
@@ -111,9 +113,14 @@ def onnx_tensors(path, inputs, wanted, replaced=None):
     with tempfile.TemporaryDirectory() as folder:
         exposed = Path(folder, Path(path).name)
         onnx.save(model, exposed)
-        runner = OrtModel(exposed)
-        results = runner.named(inputs | {_given(name): replaced[name] for name in used})
+        feed = inputs | {_given(name): replaced[name] for name in used}
+        results = native.call("helpers.intermediates:_run_onnx", exposed, feed, timeout=timeout)[0]
     return {name: results[name] for name in wanted}
+
+
+def _run_onnx(path, feed):
+    """{output: array} of an ONNX file. In a child process only; it needs no onnx, which is slow to import."""
+    return OrtModel(path).named(feed)
 
 
 def _given(name):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import native
 from .convert import read_mnn
 from .faults import HALF_MAX, WEIGHTED
 from .onnx_export import constants_of
@@ -32,12 +33,14 @@ class Weights:
     implausible: str = ""
 
 
-def compare_weights(onnx_path, mnn_path):
+def compare_weights(onnx_path, mnn_path, *, timeout=300):
     """A `Weights` for each layer with weights, or a sentence why they cannot be laid side by side.
 
-    In a child process only. A BatchNormalization behind a layer is multiplied in, since the converter does that too.
+    A child process reads the .mnn, in at most `timeout` seconds, else NativeError. A BatchNormalization behind a layer
+    is multiplied in, since the converter does that too.
     """
-    ours, theirs = _onnx_layers(onnx_path), _mnn_layers(mnn_path)
+    ours = _onnx_layers(onnx_path)
+    theirs, _ = native.call("helpers.layer_faults:_mnn_layers", mnn_path, timeout=timeout)
     if len(ours) != len(theirs):
         return f"the ONNX file has {len(ours)} layers with weights, the .mnn {len(theirs)}"
     pairs = []
@@ -99,6 +102,7 @@ def _onnx_layers(path):
 
 
 def _mnn_layers(path):
+    """What an .mnn file holds for each layer with weights, as a list of dicts. In a child process only."""
     layers = []
     for op in read_mnn(path).get("oplists", []):
         if op["type"] not in MNN_WEIGHTED:

@@ -233,18 +233,17 @@ def layer_parity(onnx_path, mnn_path, inputs, *, timeout=300):
         if not path.is_file():
             raise FileNotFoundError(f"layer_parity() needs {short(path)}, which does not exist.")
 
-    def in_child(function, *arguments):
-        return native.call(f"helpers.intermediates:{function}", *arguments, timeout=timeout)[0]
-
     graph = intermediates.read_onnx(onnx_path)
     inputs = inputs if isinstance(inputs, dict) else {graph.inputs[0]: inputs}
     inputs = {name: np.asarray(array) for name, array in inputs.items()}
-    reference = in_child("onnx_tensors", onnx_path, inputs, graph.tensors)
-    operators, half, found = in_child("mnn_tensors", mnn_path, inputs, graph)
+    reference = intermediates.onnx_tensors(onnx_path, inputs, graph.tensors, timeout=timeout)
+    operators, half, found = native.call(
+        "helpers.intermediates:mnn_tensors", mnn_path, inputs, graph, timeout=timeout
+    )[0]
     layers = intermediates.match(graph, operators)
     arrays = {layer.tensor: _like(reference[layer.tensor], found[layer.mnn_tensor]) for layer in layers}
     given = {name: array for name, array in arrays.items() if array is not None and array.dtype.kind == "f"}
-    own = in_child("onnx_tensors", onnx_path, inputs, list(arrays), given)
+    own = intermediates.onnx_tensors(onnx_path, inputs, list(arrays), given, timeout=timeout)
     given |= inputs
     matched = {node for layer in layers for node in layer.nodes}
     return LayerReport(
