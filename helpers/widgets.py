@@ -226,6 +226,7 @@ def _img(data, alt, css_class=""):
 
 
 def red(error):
+    """An exception as HTML, for a widget: its type and its words in red."""
     text = html.escape(f"{type(error).__name__}: {error}")
     style = "color:#C62828;background:#FFF;padding:8px;white-space:pre-wrap;max-width:36em"
     return f'<pre class="mnn-error" role="alert" style="{style}">{text}</pre>'
