@@ -17,7 +17,7 @@ ENGINES = ("MNN", "ONNX Runtime", "PyTorch")
 
 @dataclass(frozen=True)
 class StartUp:
-    """Seconds of a process's first steps (python: the interpreter itself), of a later call, and bytes at their peak."""
+    """Seconds of a process's first steps (python: interpreter, numpy, helpers) and of a later call; peak in bytes."""
 
     python: float
     imports: float
